@@ -8,7 +8,7 @@ RUN := .venv/bin
 export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
 
-.PHONY: setup ui demo run-server quick test check bench chaos fuzz clean
+.PHONY: setup ui demo run-server screenshots quick test check bench chaos fuzz clean
 
 setup: .venv/ready
 
@@ -38,6 +38,11 @@ demo: setup
 run-server: setup
 	@$(MAKE) --no-print-directory ui || echo "The page could not be built; everything else works without it."
 	ETUDE_HOME=$(CURDIR)/.demo ETUDE_CONFIG=$(CURDIR)/deploy/laptop.toml $(RUN)/etude serve
+
+# Every view of the page as a picture, light, dark and on a phone, for a person to look at.
+screenshots: setup ui
+	@$(RUN)/python -m tests.e2e.screenshots screenshots
+	@echo "The pictures are in screenshots/."
 
 # The tests to run while typing: no server, no root, no installation.
 quick: setup

@@ -24,6 +24,7 @@ NAMES = (
     "number_check",
     "wide",
     "server",
+    "page",
     "neighbour",
     "catalog",
     "queue",

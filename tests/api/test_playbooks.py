@@ -19,7 +19,9 @@ def test_a_playbook_is_added_pinned_and_retired(client: TestClient) -> None:
     assert "margins" in [p["name"] for p in everything]
     history = client.get("/api/playbooks/margins/history").json()["items"]
     assert [c["change"] for c in history] == ["added", "pinned", "retired"]
+    assert history[0]["text"] == SKILL
     assert client.get("/api/playbooks/margins").json()["text"] == "Before tax."
+    assert client.get("/api/playbooks/margins/exposures").json()["items"] == []
 
 
 def test_mistakes_are_explained(client: TestClient) -> None:

@@ -161,6 +161,7 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "/api/catalogs": [{"dataset": dataset}],
         "/api/catalogs/{dataset}/acknowledgements": [{"changes": ["orders"], "why": "x"}],
         "/api/datasets/{dataset}/annotations": [{}],
+        "/api/datasets/connect": [{"url": "shop.duckdb"}, {"url": "upload://ours", "name": dataset}],
         "/api/threads": [{"title": "x", "dataset": dataset}],
         "/api/threads/{thread_id}/fork": [{}, {"until": 1}],
         "/api/agents": [

@@ -66,18 +66,21 @@ SCRIPT: list[dict[str, Any]] = [
 class PageServer:
     """A server to open in a browser; it can be killed and started again on the same port."""
 
-    def __init__(self, home: Path, *options: str) -> None:
+    def __init__(self, home: Path, *options: str, empty: bool = False) -> None:
         self.home = home
         self.options = options
+        self.empty = empty
         self.url = ""
         self._process: subprocess.Popen[str] | None = None
         home.mkdir(parents=True, exist_ok=True)
+        (home / "script.json").write_text(json.dumps(SCRIPT))
+        if empty:
+            return
         write_shop(home / "shop")
         duckdb.sql(
             f"COPY (SELECT range AS id, range * 7 % 1000 AS amount, 'name ' || range AS name FROM range({ROWS})) "
             f"TO '{home / 'large.parquet'}'"
         )
-        (home / "script.json").write_text(json.dumps(SCRIPT))
 
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "etude", *words]
@@ -85,12 +88,13 @@ class PageServer:
     @property
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ETUDE_")}
-        model = f"scripted:{self.home / 'script.json'}"
+        # Without data of its own, the server answers as it does for a new user: by rules.
+        model = "offline" if self.empty else f"scripted:{self.home / 'script.json'}"
         return kept | {"ETUDE_HOME": str(self.home / "etude"), "ETUDE_MODEL": model, "ETUDE_REPLAY": "on"}
 
     def start(self) -> None:
         port = self.url.rpartition(":")[2] or "0"
-        sources = [str(self.home / "shop"), str(self.home / "large.parquet")]
+        sources = [] if self.empty else [str(self.home / "shop"), str(self.home / "large.parquet")]
         with (self.home / "serve.log").open("a") as log:
             self._process = subprocess.Popen(
                 self.command("serve", *sources, "--port", port, *self.options),
@@ -120,6 +124,11 @@ class PageServer:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(30)
             self._process = None
+
+    def post(self, path: str, body: Any = None) -> Any:
+        answer = httpx.post(f"{self.url}/api{path}", json=body, timeout=120)
+        assert answer.is_success, answer.text
+        return answer.json()
 
     def get(self, path: str) -> Any:
         return httpx.get(f"{self.url}/api{path}", timeout=60).json()

@@ -77,6 +77,17 @@ def ask(page: Page, text: str, dataset: str = "shop") -> None:
     page.keyboard.press("Enter")
 
 
+def write_code(page: Page, language: str, code: str) -> None:
+    """Write in the editor in place of what is there. `fill` would let the browser edit beside the editor's back."""
+    page.get_by_role("group", name="Language").get_by_role("button", name=language).click()
+    expect(page.locator(f"[data-editor={language.lower()}]")).to_be_visible()
+    editor = page.get_by_role("textbox", name=f"{language} to run")
+    editor.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(code)
+    expect(editor).to_have_text(code)
+
+
 def test_from_the_first_visit_to_the_first_answer(visit: Visit) -> None:
     page = visit("")
     expect(page.get_by_role("heading", name=re.compile("^Ask "))).to_be_visible()
@@ -87,6 +98,81 @@ def test_from_the_first_visit_to_the_first_answer(visit: Visit) -> None:
     expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
     expect(page.locator(".grid-part .note").last).to_contain_text("4 rows · 2 columns · nothing truncated")
     expect(page.locator(".threads li.here")).to_contain_text("orders by status")
+
+
+def drop_file(page: Page, name: str, text: str) -> None:
+    """Drop a file on the page, as a person does with the mouse."""
+    held = page.evaluate_handle(
+        """([name, text]) => {
+          const held = new DataTransfer();
+          held.items.add(new File([text], name, { type: "text/csv" }));
+          return held;
+        }""",
+        [name, text],
+    )
+    for event in ("dragenter", "dragover", "drop"):
+        page.dispatch_event("main", event, {"dataTransfer": held})
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A server as a new user has it: no data and no model."""
+    started = PageServer(tmp_path_factory.mktemp("empty"), empty=True)
+    started.start()
+    yield started
+    started.kill()
+
+
+def test_drop_a_csv_and_ask(visit: Visit, empty: PageServer) -> None:
+    page = visit("", at=empty)
+    expect(page.get_by_role("heading", name="Bring data, then ask it.")).to_be_visible()
+    rows = "".join(f"2025-01-{1 + n % 28:02},{('north', 'south', 'west')[n % 3]},{10 + n}\n" for n in range(90))
+    drop_file(page, "sales.csv", "day,region,amount\n" + rows)
+    report = page.get_by_role("region", name="sales was added")
+    expect(report.get_by_role("heading")).to_have_text("sales is ready: 90 rows")
+    expect(report.locator("tbody")).to_contain_text("region")
+    questions = report.get_by_role("list", name="Questions on sales").get_by_role("button")
+    expect(questions).to_have_count(3)
+    questions.first.click()
+    expect(page.locator(".says, .answer").first).to_be_visible()
+    expect(page.get_by_role("gridcell").first).to_be_visible()
+    ask(page, "total amount per region", "sales")
+    expect(page.locator(".bars, svg.plot").first).to_contain_text("south")
+    page.get_by_role("button", name="Open", exact=True).last.click()
+    expect(page.locator(".step pre").last).to_contain_text("GROUP BY")
+
+
+def test_choose_files_paste_rows_and_connect(visit: Visit, empty: PageServer, tmp_path: Path) -> None:
+    (tmp_path / "towns.csv").write_text("town,people\nUlm,128000\nBonn,336000\n")
+    (tmp_path / "rivers.csv").write_text("river,km\nRhine,1233\nDanube,2850\n")
+    page = visit("#/start", at=empty)
+    page.get_by_label("Files to add").set_input_files([tmp_path / "towns.csv", tmp_path / "rivers.csv"])
+    expect(page.locator(".added").first.locator("tbody tr")).to_have_count(2)
+    page.evaluate(
+        """() => {
+          const held = new DataTransfer();
+          held.setData("text/plain", "name\\tsize\\nash\\t12\\noak\\t30\\n");
+          document.dispatchEvent(new ClipboardEvent("paste", { clipboardData: held, bubbles: true }));
+        }"""
+    )
+    expect(page.get_by_role("heading", name=re.compile("pasted_rows.* is ready: 2 rows"))).to_be_visible()
+    page.get_by_label("Database URL").fill(str(tmp_path / "none.duckdb"))
+    page.get_by_role("button", name="Connect").click()
+    expect(page.get_by_role("alert")).to_contain_text("none.duckdb")
+    page.get_by_label("Database URL").fill(str(tmp_path / "towns.csv"))
+    page.get_by_role("button", name="Connect").click()
+    expect(page.get_by_role("heading", name=re.compile("^towns.* is ready: 2 rows"))).to_be_visible()
+
+
+def test_open_the_shop_and_ask_a_suggested_question(visit: Visit, empty: PageServer) -> None:
+    page = visit("#/start", at=empty)
+    page.get_by_role("button", name="Open the shop").click()
+    report = page.get_by_role("region", name="shop was added")
+    expect(report.locator("tbody tr")).to_have_count(4)
+    report.get_by_role("link", name="Ask shop").click()
+    expect(page.get_by_role("heading", name="Ask shop")).to_be_visible()
+    page.get_by_role("list", name="Questions on shop").get_by_role("button").first.click()
+    expect(page.locator(".says, .answer").first).to_be_visible()
 
 
 def test_a_figure_leads_back_to_its_query(visit: Visit) -> None:
@@ -197,15 +283,26 @@ def test_a_second_tab_and_a_refresh_continue_the_stream(visit: Visit) -> None:
 def test_sql_and_python_run_as_they_are_written(visit: Visit) -> None:
     page = visit()
     page.get_by_label("Data", exact=True).select_option("shop")
-    page.get_by_role("button", name="SQL", exact=True).click()
-    page.locator("#composer").fill("SELECT 41 + 1 AS answer, NULL AS nothing")
+    write_code(page, "SQL", "SELECT 41 + 1 AS answer, NULL AS nothing")
     page.keyboard.press("Control+Enter")
     expect(page.get_by_role("gridcell", name="42")).to_be_visible()
     expect(page.locator(".vgrid .null")).to_have_text("null")
-    page.get_by_role("button", name="Python", exact=True).click()
-    page.locator("#composer").fill("print(6 * 7)")
+    write_code(page, "Python", "print(6 * 7)")
     page.keyboard.press("Control+Enter")
     expect(page.locator(".turn").last).to_contain_text("42")
+
+
+def test_the_editor_completes_from_the_schema(visit: Visit) -> None:
+    page = visit()
+    page.get_by_label("Data", exact=True).select_option("shop")
+    write_code(page, "SQL", "SELECT count(*) AS lines FROM ")
+    page.keyboard.type("order_l")
+    page.get_by_role("option", name="order_lines").click()
+    editor = page.get_by_role("textbox", name="SQL to run")
+    expect(editor).to_have_text("SELECT count(*) AS lines FROM order_lines")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_role("columnheader", name="lines")).to_be_visible()
+    expect(editor).to_have_text("")
 
 
 def test_a_million_rows_jump_sort_and_filter(visit: Visit) -> None:
@@ -268,6 +365,58 @@ def test_a_run_in_its_views(visit: Visit) -> None:
     expect(page.locator(".rows .st.good")).to_have_count(0)
 
 
+def test_a_run_is_replayed_compared_and_exported(visit: Visit) -> None:
+    page = visit(accept_downloads=True)
+    for _ in range(2):
+        page.goto(page.url.split("#")[0] + "#/ask")
+        ask(page, "SQL: SELECT status, count(*) AS orders FROM orders GROUP BY status")
+        expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
+    page.locator(".after").get_by_role("link", name="Run", exact=True).click()
+    page.get_by_role("button", name="Replay").click()
+    expect(page.get_by_role("region", name="Replayed")).to_contain_text("All 1 step gave the recorded results")
+    views = page.get_by_role("navigation", name="Views of this run")
+    views.get_by_role("link", name="Compare").click()
+    expect(page.locator(".cause")).to_contain_text("Nothing differs.")
+    expect(page.locator(".detail")).to_contain_text("Both results hold the same rows.")
+    with page.expect_download() as saving:
+        page.get_by_role("link", name="Export").click()
+    assert Path(saving.value.path()).read_bytes().startswith(b"PK")
+
+
+def test_two_runs_differ_and_the_cause_is_named(visit: Visit, server: PageServer) -> None:
+    runs = []
+    for limit in (1, 2):
+        text = f"SELECT status FROM orders GROUP BY status ORDER BY status LIMIT {limit}"
+        runs.append(server.post("/runs", {"kind": "sql", "text": text, "dataset": "shop"})["id"])
+        wait_for(lambda: server.get(f"/runs/{runs[-1]}/status")["status"] == "succeeded")
+    page = visit(f"#/runs/{runs[1]}?view=compare&with={runs[0]}")
+    expect(page.locator(".cause")).to_contain_text("The code changed.")
+    expect(page.locator(".detail")).to_contain_text("0 rows are gone, 1 are new")
+    expect(page.locator("td.now").last).to_have_text("completed")
+
+
+def test_feedback_reaches_the_learning(visit: Visit, server: PageServer) -> None:
+    page = visit()
+    ask(page, "orders by status to judge")
+    expect(page.locator(".says")).to_be_visible()
+    page.get_by_role("button", name="Wrong", exact=True).click()
+    page.get_by_label("What is wrong").fill("returns are missing")
+    page.get_by_role("button", name="Say it is wrong").click()
+    expect(page.locator(".feedback")).to_contain_text("Noted")
+    assert "returns are missing" in wait_for(lambda: server.get("/log")["items"])[0]["text"]
+
+
+def test_an_action_is_copied_as_a_command(visit: Visit, server: PageServer) -> None:
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    ask(page, "orders by status as a command")
+    expect(page.locator(".says")).to_be_visible()
+    page.get_by_role("button", name="Copy as curl").first.click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    command = page.evaluate("navigator.clipboard.readText()")
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert '"status"' in done.stdout and server.url in command
+
+
 def test_branch_continues_from_a_message(visit: Visit) -> None:
     page = visit()
     ask(page, "orders by status to branch")
@@ -278,20 +427,25 @@ def test_branch_continues_from_a_message(visit: Visit) -> None:
     expect(page.locator(".turn")).to_have_count(1)
 
 
-def test_an_agent_is_created_paused_resumed_and_destroyed(visit: Visit) -> None:
+def test_an_agent_is_created_paused_steered_and_destroyed(visit: Visit) -> None:
     page = visit("#/agents/new")
-    page.get_by_label("Kind").fill("echo")
-    page.get_by_label("Name").fill("reporter")
-    page.get_by_label("Configuration").fill("{not json")
-    page.get_by_role("button", name="Create").click()
-    expect(page.get_by_role("alert")).to_contain_text("not JSON")
-    page.get_by_label("Configuration").fill('{"subject": "the weather", "interval_s": 60}')
-    page.get_by_role("button", name="Create").click()
+    form = page.get_by_role("region", name="New agent")
+    form.get_by_role("button", name="echo", exact=True).click()
+    form.get_by_label("Name").fill("reporter")
+    form.get_by_role("button", name="Create").click()  # the browser asks for the subject
+    expect(form.get_by_label("Subject")).to_be_focused()
+    form.get_by_label("Subject").fill("the weather")
+    form.get_by_label("Interval").fill("60")
+    form.get_by_role("button", name="Create").click()
     agent = page.get_by_role("region", name="reporter")
+    expect(agent.locator(".rows")).to_contain_text("the weather: worth another look")
     agent.get_by_role("button", name="Pause").click()
     expect(agent.locator(".facts")).to_contain_text("paus")
     agent.get_by_role("button", name="Resume").click()
     expect(agent.get_by_role("button", name="Pause")).to_be_visible()
+    agent.get_by_label("Message").fill("the tides")
+    agent.get_by_role("button", name="Send").click()
+    expect(agent.locator(".rows")).to_contain_text("the tides: worth another look")
     agent.get_by_role("button", name="Destroy…").click()
     expect(agent.get_by_role("alertdialog")).to_contain_text("stay recorded")
     agent.get_by_role("button", name="Destroy it").click()
@@ -312,6 +466,34 @@ def test_the_catalog_is_read_and_described(visit: Visit) -> None:
     expect(page.locator(".column[open] .bars")).to_contain_text("completed")
     page.get_by_role("link", name="Ask about this table").click()
     expect(page.locator("#composer")).to_have_value("How many orders?")
+
+
+SKILL = "---\nname: {name}\ndescription: Use when orders are counted.\n---\n\n1. Count each order once.\n{more}"
+
+
+def test_a_draft_becomes_a_playbook_and_its_versions_are_compared(visit: Visit, server: PageServer) -> None:
+    for name in ("count-once", "count-twice"):
+        draft = server.home / "etude/playbooks/main/.drafts" / name / "SKILL.md"
+        draft.parent.mkdir(parents=True)
+        draft.write_text(SKILL.format(name=name, more=""))
+    page = visit("#/learning")
+    expect(page.get_by_role("heading", name="2 drafts wait for you")).to_be_visible()
+    page.get_by_role("complementary").get_by_role("link", name="count-twice").click()
+    page.get_by_role("button", name="Refuse…").click()
+    page.get_by_label("Why it is refused").fill("an order is one order")
+    page.get_by_role("button", name="Refuse it").click()
+    expect(page.get_by_role("heading", name="1 draft waits for you")).to_be_visible()
+    page.get_by_role("link", name="Decide").click()
+    page.get_by_role("button", name="Accept").click()
+    expect(page.get_by_role("heading", name="No certain effect yet")).to_be_visible()
+    server.post("/playbooks", {"text": SKILL.format(name="count-once", more="2. Leave out no status.\n")})
+    page.reload()
+    page.get_by_role("button", name="What changed").first.click()
+    expect(page.locator(".diff .add")).to_have_text(["2. Leave out no status."])
+    page.get_by_role("button", name="Retire").click()
+    expect(page.locator(".facts")).to_contain_text("retired")
+    page.get_by_role("button", name="Bring back").click()
+    expect(page.locator(".facts")).to_contain_text("pinned")
 
 
 def test_everything_by_keyboard(visit: Visit) -> None:
@@ -347,7 +529,7 @@ def test_on_a_phone(visit: Visit) -> None:
     expect(page.locator(".pane")).to_be_hidden()
     page.get_by_role("button", name=re.compile("^Result")).click()
     expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
-    for address in ("#/ask", "#/runs", "#/agents", "#/catalog", "#/learning", "#/system"):
+    for address in ("#/start", "#/ask", "#/runs", "#/agents/new", "#/catalog", "#/learning", "#/system"):
         page.goto(page.url.split("#")[0] + address)
         expect(page.locator("main")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
@@ -366,6 +548,9 @@ def test_sign_in_and_a_role_without_rights(visit: Visit, guarded: PageServer) ->
     expect(page.locator("#composer")).to_have_attribute("placeholder", "Your key may read, not ask")
     page.get_by_role("link", name="Agents").click()
     expect(page.get_by_role("link", name="New agent")).to_have_count(0)
+    page.goto(guarded.url + "/#/start")
+    expect(page.get_by_role("button", name="Choose files")).to_be_disabled()
+    expect(page.get_by_label("Database URL")).to_have_count(0)
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
@@ -386,9 +571,10 @@ def test_every_view_is_accessible(visit: Visit, scheme: str) -> None:
     axe = (UI / "node_modules/axe-core/axe.min.js").read_text()
     thread = page.url.split("#")[1]
     run = page.locator(".after").get_by_role("link", name="Run").get_attribute("href") or ""
-    runs = [f"{run}?view={view}" for view in ("answer", "timeline", "log", "result", "script")]
+    runs = [f"{run}?view={view}" for view in ("answer", "timeline", "log", "result", "script", "compare")]
     for address in (
         f"#{thread}",
+        "#/start",
         "#/ask",
         "#/runs",
         *runs,

@@ -32,6 +32,11 @@ export async function text(path: string, accept = "text/plain"): Promise<string>
   return await (await send("GET", path, undefined, { Accept: accept })).text();
 }
 
+/** Send a form with files. The browser writes the content type, with the border between the parts. */
+export async function upload<T>(path: string, form: FormData, abort?: AbortSignal): Promise<T> {
+  return (await (await send("POST", path, form, { Accept: "application/json" }, abort)).json()) as T;
+}
+
 async function send(
   method: Method,
   path: string,
@@ -39,13 +44,14 @@ async function send(
   headers: Record<string, string>,
   abort?: AbortSignal,
 ): Promise<Response> {
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const form = body instanceof FormData;
+  if (body !== undefined && !form) headers["Content-Type"] = "application/json";
   const csrf = session.value?.csrf;
   if (csrf && method !== "GET") headers["X-CSRF-Token"] = csrf;
   let response: Response;
   try {
     const init: RequestInit = { method, headers, signal: abort ?? null };
-    if (body !== undefined) init.body = JSON.stringify(body);
+    if (body !== undefined) init.body = form ? body : JSON.stringify(body);
     response = await fetch(`/api${path}`, init);
   } catch (error) {
     if (abort?.aborted) throw error;
@@ -77,10 +83,16 @@ export function may(role: "analyst" | "admin"): boolean {
   return own === "admin" || own === role;
 }
 
+/** Whether the key belongs to a text that a person writes. Parts of an editor are hidden from listeners of the page. */
+export function isTyping(event: Event): boolean {
+  return event.target instanceof Element && event.target.closest("input, textarea, select, [data-editor]") !== null;
+}
+
 /** The request as a curl command and as Python, to copy. */
 export function asCode(method: Method, path: string, body?: unknown): { curl: string; python: string } {
   const url = `${location.origin}/api${path}`;
   const key = session.value?.keys ? ` -H "Authorization: Bearer $ETUDE_KEY"` : "";
+  if (body instanceof FormData) return formAsCode(url, key, body);
   const json = body === undefined ? "" : JSON.stringify(body);
   const quoted = json.replaceAll("'", `'\\''`);
   const curl =
@@ -90,5 +102,14 @@ export function asCode(method: Method, path: string, body?: unknown): { curl: st
   const given = body === undefined ? "" : `, json=json.loads(${JSON.stringify(json)})`;
   const imports = ["httpx", ...(given ? ["json"] : []), ...(auth ? ["os"] : [])].sort().map((name) => `import ${name}`);
   const python = `${imports.join("\n")}\n\nprint(httpx.${method.toLowerCase()}(${JSON.stringify(url)}${given}${auth}).json())`;
+  return { curl, python };
+}
+
+function formAsCode(url: string, key: string, form: FormData): { curl: string; python: string } {
+  const file = form.get("file");
+  const name = file instanceof File ? file.name : "FILE";
+  const auth = session.value?.keys ? `, headers={"Authorization": f"Bearer {os.environ['ETUDE_KEY']}"}` : "";
+  const curl = `curl '${url}'${key} -F 'file=@${name.replaceAll("'", `'\\''`)}'`;
+  const python = `import httpx${auth ? "\nimport os" : ""}\n\nwith open(${JSON.stringify(name)}, "rb") as file:\n    print(httpx.post(${JSON.stringify(url)}, files={"file": file}${auth}).json())`;
   return { curl, python };
 }

@@ -14,7 +14,7 @@ const LAZY = {
   runs: () => import("./views/runs/runs").then((module) => module.RunsView as ComponentType<never>),
   agents: () => import("./views/agents").then((module) => module.AgentsView as ComponentType<never>),
   catalog: () => import("./views/catalog").then((module) => module.CatalogView as ComponentType<never>),
-  learning: () => import("./views/learning").then((module) => module.LearningView as ComponentType<never>),
+  learning: () => import("./views/learning/learning").then((module) => module.LearningView as ComponentType<never>),
   system: () => import("./views/system").then((module) => module.SystemView as ComponentType<never>),
 };
 type LazyName = keyof typeof LAZY;
@@ -41,13 +41,13 @@ function Page() {
   }, [view, first]);
   if (session.value?.keys && session.value.role === null) return <Shell view=""><SignIn /></Shell>;
   return (
-    <Shell view={view}>
+    <Shell view={view === "start" ? "ask" : view}>
       {view === "runs" ? <Lazy name="runs" props={{ runId: first, query }} />
         : view === "agents" ? <Lazy name="agents" props={{ agentId: first === "new" ? null : first, creating: first === "new" }} />
         : view === "catalog" ? <Lazy name="catalog" props={{ dataset: first, table: second }} />
-        : view === "learning" ? <Lazy name="learning" props={{ name: first }} />
+        : view === "learning" ? <Lazy name="learning" props={{ kind: first, name: second }} />
         : view === "system" ? <Lazy name="system" props={{}} />
-        : <AskView threadId={view === "ask" ? first : null} asked={query.get("q")} about={query.get("dataset")} />}
+        : <AskView threadId={view === "ask" ? first : null} starting={view === "start"} asked={query.get("q")} about={query.get("dataset")} />}
     </Shell>
   );
 }

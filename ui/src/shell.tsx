@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { call, online, session } from "./api";
+import { call, isTyping, online, session } from "./api";
 import { useLoaded } from "./parts/loading";
 import { RepeatSign } from "./parts/sign";
 import { go, link } from "./router";
@@ -31,8 +31,7 @@ function nextTheme(): void {
 export function Shell({ view, children }: { view: string; children: ComponentChildren }) {
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
-      const typing = (event.target as HTMLElement).closest("input, textarea, select");
-      if ((event.key === "/" && !typing) || (event.key === "k" && (event.ctrlKey || event.metaKey))) {
+      if ((event.key === "/" && !isTyping(event)) || (event.key === "k" && (event.ctrlKey || event.metaKey))) {
         event.preventDefault();
         searching.value = true;
       }
@@ -89,6 +88,7 @@ function Menu({ onClose }: { onClose: () => void }) {
   const found: Found[] = [
     ...VIEWS.filter(([, word]) => matches(word)).map(([name, word]) => ({ name: word, kind: "view", address: link(name) })),
     { name: "New thread", kind: "do", address: link("ask") },
+    { name: "Add data", kind: "do", address: link("start") },
     { name: "New agent", kind: "do", address: link("agents", "new") },
     ...(datasets.data?.items ?? []).map((dataset) => ({ name: dataset.id, kind: "data", address: link("catalog", dataset.id) })),
     ...(threads.data?.items ?? []).map((thread) => ({ name: thread.title, kind: "conversation", address: link("ask", thread.id) })),

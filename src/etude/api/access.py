@@ -68,7 +68,8 @@ class AccessControl:
         self._identity = identity
         self._settings = settings
         self.keys = keys
-        self._local = not keys and not anyone
+        self.local = not keys and not anyone
+        """Whether only the person at this machine can call it."""
         self._key_cache: dict[str, tuple[float, ApiKey]] = {}
         self._key_ids: dict[str, str] = {}
         self._buckets: dict[str, tuple[float, float]] = {}
@@ -128,7 +129,7 @@ class AccessControl:
         """
         host = headers.get("host", "")
         place = parse_host_port(host, default_port=80)
-        if self._local and (place is None or not is_loopback(place[0])):
+        if self.local and (place is None or not is_loopback(place[0])):
             raise Forbidden(
                 f"`{host[:200]}` is not a name of this machine.",
                 hint="Without keys etude answers to localhost alone; use that name, or keys.",

@@ -16,6 +16,7 @@ from etude.api.queries import run_query
 from etude.api.schemas import (
     Listing,
     PlaybookChange,
+    PlaybookExposure,
     PlaybookRequest,
     PlaybookSummary,
     QuestionRequest,
@@ -107,7 +108,16 @@ async def show_playbook(call: ReaderCall, playbook: str) -> PlaybookSummary:
 async def playbook_history(call: ReaderCall, playbook: str) -> Listing[PlaybookChange]:
     """List the changes of a playbook, oldest first."""
     found = await call.access_store(call.app.playbooks.history, playbook)
-    return Listing(items=[PlaybookChange(version=c.version, change=c.change, reason=c.reason, at=c.at) for c in found])
+    return Listing(
+        items=[PlaybookChange(version=c.version, change=c.change, reason=c.reason, at=c.at, text=c.text) for c in found]
+    )
+
+
+@router.get("/playbooks/{playbook}/exposures", response_model=Listing[PlaybookExposure])
+async def playbook_exposures(call: ReaderCall, playbook: str) -> Listing[PlaybookExposure]:
+    """List the runs that the current version of a playbook matched, oldest first, and whether each succeeded."""
+    found = await call.access_store(call.app.playbooks.exposures, playbook)
+    return Listing(items=[PlaybookExposure(run_id=e.run_id, shown=e.shown, success=e.success) for e in found])
 
 
 @router.post("/playbooks/{playbook}/pin", response_model=PlaybookSummary)

@@ -520,6 +520,17 @@ class PlaybookChange(Entity):
     change: Literal["added", "edited", "pinned", "retired", "quarantined"]
     reason: str
     at: datetime
+    text: str = ""
+    """The whole SKILL.md, if the change made a new version."""
+
+
+class PlaybookExposure(Entity):
+    """A run that a playbook matched, and whose outcome is known."""
+
+    run_id: str
+    shown: bool
+    """Whether it was shown; a coin decides."""
+    success: bool
 
 
 class PlaybookRequest(Body):

@@ -29,6 +29,7 @@ from etude.api import (
     runs,
     scripts,
     search,
+    sources,
     streams,
     threads,
 )
@@ -57,6 +58,7 @@ NOUNS: tuple[APIRouter, ...] = (
     streams.router,
     threads.router,
     datasets.router,
+    sources.router,
     catalogs.router,
     agents.router,
     scripts.router,

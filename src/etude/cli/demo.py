@@ -48,6 +48,20 @@ QUESTIONS = (
     "only for web",
 )
 WATCHED = "SELECT count(*) FROM orders"
+WATCHER = "order-count"
+"""The agent that is at work on the page."""
+PLAYBOOK = """---
+name: count-orders-once
+description: Use when orders are counted by status, channel or country.
+metadata:
+  trigger: [orders by]
+---
+
+1. Count `order_id` in `orders`; lines and products repeat it.
+2. Leave out no status unless the question names one.
+3. Say if a column that you group by has nulls, and how many.
+"""
+COUNTRIES = ("DE", "FR", "ES", "PL", "SE", "US", "JP")
 PATIENCE_S = 30.0
 ATTACK = "SELECT * FROM read_csv('/etc/passwd')"
 EXAMPLES = (
@@ -59,6 +73,7 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("--folder", help="where to write the shop's files; under etude's home by default")
+    parser.add_argument("--no-serve", action="store_true", help="do not end by serving the page, even in a terminal")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,7 +101,36 @@ def run(options: argparse.Namespace) -> int:
         _say('Now try your own data:  etude ask PATH_OR_URL "question"  (CSV, JSON, Parquet, DuckDB, SQLite, ...)')
         if failed:
             sys.stderr.write(f"error: {len(failed)} of {len(parts)} parts failed: {', '.join(failed)}.\n")
+        # A pipe, a test or a build must not wait for a server that nobody looks at.
+        serves = not failed and not options.no_serve and sys.stdin.isatty() and sys.stdout.isatty()
+        if serves:
+            _leave_at_work(app)
+    if serves:
+        _serve()
     return 1 if failed else 0
+
+
+def _leave_at_work(app: App) -> None:
+    """Leave something in every view of the page: an agent that looks every minute, and a playbook on trial."""
+    import tempfile
+
+    if not any(agent.id == WATCHER for agent in app.agents.list().items):
+        app.agents.create("watch", {"source": NAME, "sql": WATCHED, "every_s": 60}, WATCHER)
+    with tempfile.TemporaryDirectory(prefix="etude-playbook-") as folder:
+        file = Path(folder, "SKILL.md")
+        file.write_text(PLAYBOOK, encoding="utf-8")
+        app.playbooks.add(file)
+    for country in COUNTRIES:  # drawn by lot whether each of them is shown the playbook
+        app.ask(NAME, f"How many orders by channel are from {country}?", model="offline", fresh=True)
+
+
+def _serve() -> None:
+    from etude.cli import serve
+
+    _say("Everything above is on the page, which opens in a browser now. Ctrl-C ends it.")
+    parser = argparse.ArgumentParser()
+    serve.add_arguments(parser)
+    serve.run(parser.parse_args(["--port", "0"]))
 
 
 def _succeeds(name: str, show: Callable[[], None]) -> bool:

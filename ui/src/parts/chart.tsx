@@ -1,36 +1,51 @@
 // Charts in the page's own hand: bars, lines and points as SVG that follows the theme. Widths are SVG attributes,
 // never styles.
 
-import { useRef } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { call } from "../api";
 import { count, short } from "../format";
 import type { ChartSpec, ResultInfo, RowPage } from "../types";
-import { type ChartData, readChart, type Series } from "./chart_data";
+import { type ChartData, type Form, readChart, type Series } from "./chart_data";
 import { Failure, useLoaded, Waiting } from "./loading";
 
 const MOST = 2000;
 /** Rows that a chart draws; it says so if there are more. */
 const BARS = 20;
+const FORMS: [Form, string][] = [["bars", "Bars"], ["line", "Line"], ["points", "Points"]];
 const [WIDTH, HEIGHT] = [560, 240];
 const PAD = { left: 56, right: 12, top: 10, bottom: 24 };
 
 export function Chart({ spec, info, path }: { spec: ChartSpec; info: ResultInfo; path: string }) {
   const separator = path.includes("?") ? "&" : "?";
+  const [wanted, setWanted] = useState<Form | null>(null);
   const loaded = useLoaded((abort) => call<RowPage>("GET", `${path}${separator}limit=${MOST}`, undefined, abort), [path]);
   if (loaded.error) return <Failure error={loaded.error} again={loaded.reload} />;
   if (!loaded.data) return <Waiting for="Reading the rows of the chart" />;
-  const data = readChart(spec, loaded.data.columns, loaded.data.rows);
-  if (!data) return <p class="note">This chart needs a form that the page does not draw yet; Details has its specification.</p>;
-  return <Drawn data={data} more={info.row_count - loaded.data.rows.length} />;
+  const { columns, rows } = loaded.data;
+  const own = readChart(spec, columns, rows);
+  const data = (wanted && readChart(spec, columns, rows, wanted)) || own;
+  if (!own || !data) return <p class="note">This chart needs a form that the page does not draw yet; Details has its specification.</p>;
+  const forms = FORMS.filter(([form]) => form === own.form || readChart(spec, columns, rows, form) !== null);
+  return <Drawn data={data} more={info.row_count - rows.length} forms={forms} onForm={setWanted} />;
 }
 
-function Drawn({ data, more }: { data: ChartData; more: number }) {
+interface DrawnProps {
+  data: ChartData;
+  more: number;
+  forms: [Form, string][];
+  onForm: (form: Form) => void;
+}
+
+function Drawn({ data, more, forms, onForm }: DrawnProps) {
   const figure = useRef<HTMLElement>(null);
   return (
     <figure ref={figure} class="chart">
       <div class="hd">
         <h3>{data.title}</h3>
         <span class="acts">
+          <span class="seg" role="group" aria-label="Form of the chart">
+            {forms.map(([form, word]) => <button type="button" key={form} aria-pressed={data.form === form} onClick={() => onForm(form)}>{word}</button>)}
+          </span>
           <button type="button" class="link" onClick={() => save(figure.current, data.title, "svg")}>SVG</button>
           <button type="button" class="link" onClick={() => save(figure.current, data.title, "png")}>PNG</button>
         </span>

@@ -25,17 +25,19 @@ interface Channel {
   title?: string;
 }
 
-/** Return what to draw, or null if the specification asks for more than bars, lines and points. */
-export function readChart(spec: ChartSpec, columns: ResultColumn[], rows: unknown[][]): ChartData | null {
+/** Return what to draw, in the form of the specification or in another one that is wanted; null if the specification
+ * asks for more than bars, lines and points. */
+export function readChart(spec: ChartSpec, columns: ResultColumn[], rows: unknown[][], wanted?: Form): ChartData | null {
   const mark = typeof spec.mark === "string" ? spec.mark : spec.mark?.type;
   const forms: Record<string, Form> = { bar: "bars", line: "line", area: "line", point: "points", circle: "points" };
-  const form = mark === undefined ? undefined : forms[mark];
+  const given = mark === undefined ? undefined : forms[mark];
+  const form = given && (wanted ?? given);
   const { x, y, color, ...others } = (spec.encoding ?? {}) as Record<string, Channel | undefined>;
   const unknown = Object.keys(others).some((name) => !["tooltip", "order", "opacity", "xOffset"].includes(name));
   if (!form || !x?.field || !y?.field || unknown) return null;
   const index = (name: string | undefined) => columns.findIndex((column) => column.name === name);
   let [across, up] = [x, y];
-  if (form === "bars" && x.type === "quantitative" && y.type !== "quantitative") [across, up] = [y, x];
+  if (given === "bars" && x.type === "quantitative" && y.type !== "quantitative") [across, up] = [y, x];
   const [xAt, yAt, colorAt] = [index(across.field), index(up.field), color?.field ? index(color.field) : -1];
   if (xAt < 0 || yAt < 0 || (color?.field && colorAt < 0)) return null;
   const series = new Map<string, Series>();

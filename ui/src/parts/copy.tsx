@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { asCode, type Method } from "../api";
 
 /** A button that copies text and says so. */
-export function Copy({ text, children }: { text: string | (() => string | Promise<string>); children: string }) {
+export function Copy({ text, label, children }: { text: string | (() => string | Promise<string>); label?: string; children: string }) {
   const [said, setSaid] = useState("");
   const copy = async () => {
     try {
@@ -14,7 +14,7 @@ export function Copy({ text, children }: { text: string | (() => string | Promis
     setTimeout(() => setSaid(""), 1500);
   };
   return (
-    <button type="button" class="link" onClick={copy} aria-live="polite">
+    <button type="button" class="link" onClick={copy} aria-live="polite" aria-label={said ? undefined : label} title={label}>
       {said || children}
     </button>
   );
@@ -23,9 +23,10 @@ export function Copy({ text, children }: { text: string | (() => string | Promis
 /** The same request as a command and as Python. */
 export function CopyRequest({ method, path, body }: { method: Method; path: string; body?: unknown }) {
   return (
-    <>
-      <Copy text={() => asCode(method, path, body).curl}>Copy as curl</Copy>
-      <Copy text={() => asCode(method, path, body).python}>Copy as Python</Copy>
-    </>
+    <span class="copy-as">
+      Copy as
+      <Copy text={() => asCode(method, path, body).curl} label="Copy as curl">curl</Copy>
+      <Copy text={() => asCode(method, path, body).python} label="Copy as Python">Python</Copy>
+    </span>
   );
 }

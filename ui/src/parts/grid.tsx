@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { ApiError } from "../api";
 import { cell, count, counted, isNumeric } from "../format";
 import type { ResultColumn, ResultInfo } from "../types";
+import { Copy } from "./copy";
 import { GridPages, type View } from "./grid_pages";
 import { Failure } from "./loading";
 
@@ -13,6 +14,8 @@ const TALLEST = 8_000_000;
 /** Browsers cannot scroll much further, so more rows share the pixels of this height. */
 const OVERSCAN = 6;
 const SAMPLE = 60;
+/** Rows that fit a clipboard. */
+const COPIED = 20_000;
 const OPERATORS: [string, string][] = [
   ["contains", "contains"],
   ["eq", "="],
@@ -63,6 +66,7 @@ export function Grid({ path, info, name, onCell }: Props) {
           <button type="button" class="link" aria-expanded={filtering} onClick={() => setFiltering(!filtering)}>
             Filter
           </button>
+          {rows <= COPIED && <Copy text={async () => await (await fetch(pages.file("csv"))).text()}>Copy</Copy>}
           <a class="link" href={pages.file("csv")} download>CSV</a>
           <a class="link" href={pages.file("parquet")} download>Parquet</a>
         </span>

@@ -2,12 +2,13 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, call, may } from "../api";
-import { count, duration, moment } from "../format";
+import { count, counted, duration, moment } from "../format";
 import { CopyRequest } from "../parts/copy";
 import { Failure, useLoaded, Waiting } from "../parts/loading";
+import { fieldsOf, readForm, type Schema, SchemaFields } from "../parts/schema_form";
 import { type Shape, State } from "../parts/state";
 import { go, link } from "../router";
-import type { Listing } from "../types";
+import type { Dataset, Listing } from "../types";
 
 interface Agent {
   id: string;
@@ -42,6 +43,9 @@ interface AgentStep {
 const SHAPES: Record<string, Shape> = {
   running: "run", queued: "wait", waiting: "wait", idle: "good", done: "good", pausing: "wait", paused: "wait", destroying: "off", destroyed: "off",
 };
+
+/** What an agent is doing as soon as it is asked to. */
+const SOON: Record<string, string> = { pause: "pausing", resume: "queued", destroy: "destroying" };
 
 export function AgentsView({ agentId, creating }: { agentId: string | null; creating: boolean }) {
   const agents = useLoaded((abort) => call<Listing<Agent>>("GET", "/agents?limit=200", undefined, abort), []);
@@ -92,7 +96,16 @@ function brief(value: unknown): string {
   if (value === null || value === undefined) return "";
   if (typeof value === "string") return value;
   if (typeof value === "object" && "text" in value && typeof value.text === "string") return value.text;
+  if (typeof value === "object" && "answer" in value) return `${answer(value.answer)}${"was" in value ? `, was ${answer(value.was)}` : ""}`;
   return JSON.stringify(value);
+}
+
+/** The answer of a watched question: its value, or how many rows it has. */
+function answer(rows: unknown): string {
+  if (!Array.isArray(rows)) return typeof rows === "string" ? rows : JSON.stringify(rows);
+  const only = rows.length === 1 && Array.isArray(rows[0]) && rows[0].length === 1 ? rows[0][0] : undefined;
+  if (only !== undefined) return typeof only === "number" ? count(only) : String(only);
+  return counted(rows.length, "row");
 }
 
 function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => void }) {
@@ -110,12 +123,16 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
   }, []);
   const act = async (verb: string, body: unknown = {}) => {
     setError(null);
+    const before = agent.data;
+    const soon = SOON[verb];
+    if (before && soon) agent.set({ ...before, activity: soon }); // shown at once; the answer of the server decides
     try {
       const info = await call<Agent>("POST", `${path}/${verb}`, body);
       if ("activity" in info) agent.set(info);
       agent.reload();
       onChange();
     } catch (failed) {
+      if (before) agent.set(before);
       setError(failed as ApiError);
     }
   };
@@ -140,14 +157,15 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
       {may("analyst") && !gone && (
         <div class="acts verbs">
           {paused ? <button type="button" class="do" onClick={() => void act("resume")}>Resume</button> : <button type="button" onClick={() => void act("pause")}>Pause</button>}
-          <button type="button" onClick={() => void act("interrupt", {})}>Interrupt</button>
+          <button type="button" onClick={() => void act("interrupt", {})} title="End the current step; it runs again">Interrupt</button>
           <button type="button" class="halt push" onClick={() => setDestroying(true)}>Destroy…</button>
         </div>
       )}
       {destroying && (
         <div class="fail" role="alertdialog" aria-label="Destroy this agent">
           <p class="says2">Destroy {info.id}?</p>
-          <p>It ends after its current step, and its waiting actions are cancelled. Its {count(info.step_no)} steps and its runs stay recorded.</p>
+          <p><b>Lost:</b> its schedule, its waiting actions{info.thread_id ? " and the variables of its session" : ""}. The current step has 30 s to end.</p>
+          <p><b>Kept:</b> {counted(info.step_no, "step")} with their results{info.thread_id ? ", its conversation" : ""} and every run stay recorded.</p>
           <div class="acts"><button type="button" class="halt" onClick={() => { setDestroying(false); void act("destroy"); }}>Destroy it</button><button type="button" onClick={() => setDestroying(false)}>Keep it</button></div>
         </div>
       )}
@@ -155,10 +173,11 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
       {may("analyst") && !gone && (
         <>
           <form class="acts" onSubmit={send("steer", "guidance")}><input name="text" aria-label="Guidance" placeholder="Guidance before its next step" /><button type="submit">Steer</button></form>
-          <form class="acts" onSubmit={send("message", "text")}><input name="text" aria-label="Message" placeholder="A message, handled in a step of its own" /><button type="submit">Send</button></form>
+          <form class="acts" onSubmit={send("message", "body")}><input name="text" aria-label="Message" placeholder="A message, handled in a step of its own" /><button type="submit">Send</button></form>
         </>
       )}
-      <div class="after"><CopyRequest method="POST" path={`${path}/pause`} body={{}} /></div>
+      <div class="after"><CopyRequest method="POST" path={`${path}/${paused ? "resume" : "pause"}`} body={{}} />{info.thread_id && <a href={link("ask", info.thread_id)}>its conversation</a>}</div>
+      <details class="config"><summary>What it was told</summary><pre tabIndex={0}><code>{JSON.stringify(info.config, null, 2)}</code></pre></details>
       <h3>Steps</h3>
       <ol class="rows">
         {(steps.data?.items ?? []).toReversed().map((step) => (
@@ -175,32 +194,62 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
   );
 }
 
+interface AgentKind {
+  kind: string;
+  description: string;
+  config: Schema;
+}
+
 function NewAgent() {
+  const kinds = useLoaded((abort) => call<Listing<AgentKind>>("GET", "/agents/kinds", undefined, abort), []);
+  const datasets = useLoaded((abort) => call<Listing<Dataset>>("GET", "/datasets", undefined, abort), []);
+  const [chosen, setChosen] = useState<string | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
+  const [body, setBody] = useState<unknown>(null);
+  const items = kinds.data?.items ?? [];
+  const kind = items.find((one) => one.kind === chosen) ?? items.find((one) => one.kind === "watch") ?? items[0];
+  if (kinds.error) return <Failure error={kinds.error} again={kinds.reload} />;
+  if (!kind) return <Waiting for="Reading the kinds of agents" />;
+  const fields = fieldsOf(kind.config);
+  const read = (form: HTMLFormElement) => {
+    const data = new FormData(form);
+    const id = String(data.get("id")).trim();
+    return { kind: kind.kind, config: readForm(data, fields), ...(id ? { id } : {}) };
+  };
   const create = async (event: SubmitEvent) => {
     event.preventDefault();
-    const form = new FormData(event.currentTarget as HTMLFormElement);
     setError(null);
     try {
-      const config = JSON.parse(String(form.get("config")) || "{}") as Record<string, unknown>;
-      const id = String(form.get("id")).trim();
-      const made = await call<Agent>("POST", "/agents", { kind: String(form.get("kind")), config, ...(id ? { id } : {}) });
+      const made = await call<Agent>("POST", "/agents", read(event.currentTarget as HTMLFormElement));
       go(link("agents", made.id));
     } catch (failed) {
-      setError(failed instanceof ApiError ? failed : new ApiError({ detail: `The configuration is not JSON: ${(failed as Error).message}`, hint: 'Write an object, such as {"source": "shop"}.' }, 0));
+      setError(failed instanceof ApiError ? failed : new ApiError({ detail: (failed as Error).message, hint: 'Write an object, such as {"from": "orders"}.' }, 0));
+    }
+  };
+  const note = (event: Event) => {
+    try {
+      setBody(read(event.currentTarget as HTMLFormElement));
+    } catch {
+      setBody(null); // a field is not complete yet
     }
   };
   return (
-    <form class="form panel" onSubmit={create}>
-      <label for="kind">Kind</label>
-      <input id="kind" name="kind" required placeholder="analyst" />
-      <label for="id">Name</label>
-      <input id="id" name="id" placeholder="chosen for you if empty" />
-      <label for="config">Configuration</label>
-      <textarea id="config" name="config" rows={4} class="mono" placeholder='{"source": "shop"}' />
-      <span />
-      <div class="acts"><button type="submit" class="do">Create</button><a href={link("agents")}>Cancel</a></div>
-      {error && <Failure error={error} />}
-    </form>
+    <section class="panel new-agent" aria-label="New agent">
+      <div class="hd">
+        <h2>New agent</h2>
+        <span class="seg" role="group" aria-label="Kind">
+          {items.map((one) => <button type="button" key={one.kind} aria-pressed={one === kind} onClick={() => { setChosen(one.kind); setError(null); }}>{one.kind}</button>)}
+        </span>
+      </div>
+      <p class="soft">{kind.description}</p>
+      <form class="form" key={kind.kind} onSubmit={create} onInput={note}>
+        <SchemaFields fields={fields} datasets={datasets.data?.items ?? []} />
+        <label for="id">Name</label>
+        <div><input id="id" name="id" placeholder="chosen for you if empty" autoComplete="off" /></div>
+        <span />
+        <div class="acts"><button type="submit" class="do">Create</button><a href={link("agents")}>Cancel</a><CopyRequest method="POST" path="/agents" body={body ?? { kind: kind.kind, config: {} }} /></div>
+        {error && <Failure error={error} />}
+      </form>
+    </section>
   );
 }

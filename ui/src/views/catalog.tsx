@@ -4,9 +4,11 @@ import { useState } from "preact/hooks";
 import { type ApiError, call, may } from "../api";
 import { count, counted, short } from "../format";
 import { Failure, useLoaded, Waiting } from "../parts/loading";
+import { Words } from "../parts/words";
 import { link } from "../router";
 import type { Dataset, Listing } from "../types";
 import { Diagram } from "./diagram";
+import { Drift, type StoredCatalog as Stored } from "./drift";
 
 export interface ColumnProfile {
   name: string;
@@ -56,10 +58,7 @@ interface Change {
   acknowledged: { by: string; why: string } | null;
 }
 
-interface StoredCatalog {
-  name: string;
-  dataset: string;
-  run_id: string | null;
+interface StoredCatalog extends Omit<Stored, "changes"> {
   files: string[];
   changes?: Change[];
 }
@@ -96,7 +95,7 @@ export function CatalogView({ dataset, table }: { dataset: string | null; table:
 function SourcePage({ dataset, profile }: { dataset: string; profile: Profile }) {
   const tables = profile.tables ?? [];
   const rows = tables.reduce((sum, table) => sum + (table.rows ?? 0), 0);
-  const stored = useLoaded((abort) => call<Listing<StoredCatalog>>("GET", `/catalogs?dataset=${encodeURIComponent(dataset)}&limit=20`, undefined, abort), [dataset]);
+  const stored = useLoaded((abort) => call<Listing<StoredCatalog>>("GET", `/catalogs?dataset=${encodeURIComponent(dataset)}&limit=100`, undefined, abort), [dataset]);
   const latest = stored.data?.items[0]?.name ?? null;
   const detail = useLoaded(async (abort) => (latest ? await call<StoredCatalog>("GET", `/catalogs/${encodeURIComponent(dataset)}/latest`, undefined, abort) : null), [dataset, latest]);
   const open = (detail.data?.changes ?? []).filter((change) => change.status === "new" || change.status === "open");
@@ -129,7 +128,7 @@ function SourcePage({ dataset, profile }: { dataset: string; profile: Profile })
       <section class="sect">
         <h2>Tables</h2>
         <div class="scroll" tabIndex={0} role="region" aria-label="Tables">
-          <table>
+          <table class="told">
             <thead><tr><th>table</th><th class="n">rows</th><th class="n">columns</th><th>description</th></tr></thead>
             <tbody>{tables.map((table) => (
               <tr key={table.name}>
@@ -142,15 +141,10 @@ function SourcePage({ dataset, profile }: { dataset: string; profile: Profile })
           </table>
         </div>
       </section>
-      {(stored.data?.items.length ?? 0) > 0 && (
+      {stored.data && stored.data.items.length > 0 && (
         <section class="sect">
-          <h2>Stored catalogs</h2>
-          <ul class="plain">{stored.data?.items.map((one) => (
-            <li key={one.name}>
-              <a target="_blank" rel="noopener" href={`/api/catalogs/${encodeURIComponent(dataset)}/${encodeURIComponent(one.name)}/catalog.html`}>{one.name}</a>
-              {one.run_id && <> · <a href={link("runs", one.run_id)}>run</a></>}
-            </li>
-          ))}</ul>
+          <h2>Over time</h2>
+          <Drift dataset={dataset} catalogs={stored.data.items} />
         </section>
       )}
     </>
@@ -305,9 +299,4 @@ function Description({ dataset, table, column, text, fallback, onSaved }: Descri
       {may("analyst") && <button type="button" class="link" onClick={() => setEditing(true)}>{text ? "Edit" : "Describe"}</button>}
     </p>
   );
-}
-
-/** A sentence with names of the data in backquotes. */
-function Words({ text }: { text: string }) {
-  return <>{text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
 }

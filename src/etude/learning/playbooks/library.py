@@ -21,7 +21,7 @@ from etude.errors import Conflict, Invalid, NotFound
 from etude.learning.evidence import CoinEvent
 from etude.learning.playbooks.lesson_state import Standing, fold_events, show_probability
 from etude.playbook import LARGEST, Playbook, parse_metadata, parse_playbook
-from etude.store.lessons import LessonChange, StoredLessons
+from etude.store.lessons import Exposure, LessonChange, StoredLessons
 from etude.tools.table_ranking import words
 
 if TYPE_CHECKING:
@@ -150,6 +150,11 @@ class PlaybookLibrary:
         """Return the changes of a playbook, oldest first."""
         found = self._lessons.changes(name)
         return found or self._lessons.changes(self.entry(name).lesson.name)
+
+    def exposures(self, name: str) -> list[Exposure]:
+        """Return the runs that the current version of a playbook matched and whose outcome is known, oldest first."""
+        lesson = self.entry(name).lesson
+        return self._lessons.exposures(lesson.name, lesson.version)
 
     def _standing(self, lesson: Lesson) -> Standing:
         changes = [c for c in self._lessons.changes(lesson.name) if c.version == lesson.version]

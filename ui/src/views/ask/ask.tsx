@@ -1,12 +1,14 @@
 // Ask: threads on the left, the conversation, and what its answers rest on.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, call } from "../../api";
+import { ApiError, call, isTyping, may } from "../../api";
 import { useRun } from "../../events/use_run";
 import { counted } from "../../format";
 import { Failure, useLoaded } from "../../parts/loading";
 import { go, link } from "../../router";
 import { type Dataset, ENDED, type Figure, type Listing, type Message, type Run, type Step, type Thread } from "../../types";
+import { useAdding, useFileDrop } from "../start/add_data";
+import { StartView } from "../start/start";
 import { Composer, type Draft } from "./composer";
 import { ResultPane } from "./result_pane";
 import { Threads } from "./threads";
@@ -15,12 +17,14 @@ import { Welcome } from "./welcome";
 
 interface Props {
   threadId: string | null;
+  /** Whether data is to be added first. */
+  starting?: boolean;
   /** A question to begin with, and the data it is about. */
   asked?: string | null;
   about?: string | null;
 }
 
-export function AskView({ threadId, asked: given = null, about = null }: Props) {
+export function AskView({ threadId, starting = false, asked: given = null, about = null }: Props) {
   const threads = useLoaded((abort) => call<Listing<Thread>>("GET", "/threads?limit=100", undefined, abort), [threadId]);
   const datasets = useLoaded((abort) => call<Listing<Dataset>>("GET", "/datasets", undefined, abort), []);
   const messages = useLoaded(
@@ -46,6 +50,17 @@ export function AskView({ threadId, asked: given = null, about = null }: Props) 
   const dataset = chosenDataset ?? thread?.source ?? datasets.data?.items[0]?.id ?? null;
   const lastStatus = lastRun?.status;
 
+  const adding = useAdding((added) => {
+    setDataset(added.name);
+    datasets.reload();
+  });
+  const start = !threadId && (starting || datasets.data?.items.length === 0);
+  const over = useFileDrop((files) => void adding.addFiles(files), may("analyst") && !start);
+
+  useEffect(() => {
+    if (about) setDataset(about);
+    if (given) setDraft({ text: given, language: "words" });
+  }, [about, given]);
   useEffect(() => {
     setSelected(null);
     setFigure(null);
@@ -60,8 +75,7 @@ export function AskView({ threadId, asked: given = null, about = null }: Props) 
   }, [thread]);
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
-      const typing = (event.target as HTMLElement).closest("input, textarea, select");
-      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
       if (/^[1-9]$/.test(event.key)) document.querySelector<HTMLButtonElement>(`[data-choice="${event.key}"]`)?.click();
       else if (event.key === "n") go(link("ask"));
       else return;
@@ -103,8 +117,9 @@ export function AskView({ threadId, asked: given = null, about = null }: Props) 
     document.getElementById("composer")?.focus();
   };
   const rows = shown?.result?.row_count;
+  if (start && datasets.data) return <StartView datasets={datasets.data.items} onAdded={datasets.reload} />;
   return (
-    <div class={`ask-view show-${pane}`}>
+    <div class={`ask-view show-${pane}${over ? " over" : ""}`}>
       <Threads threads={threads.data?.items ?? []} current={threadId} />
       <nav class="switch" aria-label="Conversation or result">
         <div class="seg">
@@ -119,7 +134,11 @@ export function AskView({ threadId, asked: given = null, about = null }: Props) 
         <div class="flow" ref={flow} aria-live="polite" aria-busy={working}>
           {threads.error && <Failure error={threads.error} again={threads.reload} />}
           {messages.error && <Failure error={messages.error} again={messages.reload} />}
-          {!threadId && datasets.data && <Welcome datasets={datasets.data.items} dataset={dataset} onAsk={(text) => void ask(text)} />}
+          {over && <p class="line-note drop-note">Let go to add it to your data.</p>}
+          {adding.busy && <p class="note busy" role="status">{adding.busy} …</p>}
+          {adding.error && <Failure error={adding.error} />}
+          {adding.added[0] && <p class="line-note ok">{adding.added[0].name} is ready: {counted(adding.added[0].tables.reduce((sum, table) => sum + (table.rows ?? 0), 0), "row")}. Ask it below.</p>}
+          {!threadId && datasets.data && <Welcome dataset={dataset} onAsk={(text) => void ask(text)} />}
           {threadId && asked.map((message) => (
             <LiveTurn key={message.id} message={message}
               onRun={(run) => setRuns((before) => (before[run.id] === run ? before : { ...before, [run.id]: run }))}

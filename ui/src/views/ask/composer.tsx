@@ -1,8 +1,11 @@
 // Where a question, a query or a cell is written. Stop is always in the same place; sending while it works steers.
 
-import { useEffect, useRef, useState } from "preact/hooks";
-import { may } from "../../api";
-import type { Dataset } from "../../types";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { call, may } from "../../api";
+import { CodeEditor } from "../../parts/code_editor";
+import type { OpenEditor } from "../../parts/code_editor_view";
+import { useLoaded } from "../../parts/loading";
+import type { Dataset, SourceSchema } from "../../types";
 
 export type Language = "words" | "sql" | "python";
 const NAMES: Record<Language, string> = { words: "Words", sql: "SQL", python: "Python" };
@@ -27,6 +30,16 @@ interface Props {
 
 export function Composer({ working, datasets, dataset, onDataset, draft, setDraft, onSend, onSteer, onStop }: Props) {
   const box = useRef<HTMLTextAreaElement>(null);
+  const [editor, setEditor] = useState<OpenEditor | null>(null);
+  const code = draft.language !== "words";
+  const schema = useLoaded(
+    async (abort) => (code && dataset ? await call<SourceSchema>("GET", `/datasets/${encodeURIComponent(dataset)}/schema`, undefined, abort) : null),
+    [code, dataset],
+  );
+  const tables = useMemo(() => Object.fromEntries((schema.data?.tables ?? []).map((table) => [table.name, table.columns.map((column) => column.name)])), [schema.data]);
+  useEffect(() => {
+    if (code) void import("../../parts/code_editor_view").then(({ openEditor }) => setEditor(() => openEditor), () => undefined);
+  }, [code]);
   const [sending, setSending] = useState(false);
   useEffect(() => {
     const element = box.current;
@@ -42,7 +55,7 @@ export function Composer({ working, datasets, dataset, onDataset, draft, setDraf
     const sent = working ? await onSteer(text) : await onSend(PREFIX[draft.language] + text);
     setSending(false);
     if (sent) setDraft({ ...draft, text: "" });
-    box.current?.focus();
+    box.current?.focus(); // an editor keeps its focus
   };
   const key = (event: KeyboardEvent) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing && (draft.language === "words" || event.ctrlKey || event.metaKey)) {
@@ -57,10 +70,14 @@ export function Composer({ working, datasets, dataset, onDataset, draft, setDraf
   return (
     <form class="composer" onSubmit={(event) => { event.preventDefault(); void send(); }}>
       <div class="box">
-        <label class="away" for="composer">{label}</label>
+        {code && editor && allowed ? (
+          <CodeEditor open={editor} language={draft.language as "sql" | "python"} dialect={schema.data?.dialect ?? ""} tables={tables} text={draft.text}
+            label={`${NAMES[draft.language]} to run`} focused={(document.activeElement?.closest(".composer") ?? null) !== null}
+            onText={(text) => setDraft({ ...draft, text })} onRun={() => void send()} onEscape={() => working && onStop()} />
+        ) : <><label class="away" for="composer">{label}</label>
         <textarea id="composer" ref={box} rows={1} class={draft.language === "words" ? "" : "mono"} placeholder={allowed ? label : "Your key may read, not ask"}
           disabled={!allowed} value={draft.text} spellcheck={draft.language === "words"}
-          onInput={(event) => setDraft({ ...draft, text: event.currentTarget.value })} onKeyDown={key} />
+          onInput={(event) => setDraft({ ...draft, text: event.currentTarget.value })} onKeyDown={key} /></>}
         <div class="acts">
           <span class="seg" role="group" aria-label="Language">
             {(Object.keys(NAMES) as Language[]).map((language) => (

@@ -6,13 +6,22 @@ import { Copy } from "../../parts/copy";
 import { count, counted, duration } from "../../format";
 import type { Run, Step } from "../../types";
 
+/** The steps that are shown of a long run until somebody asks for the others. */
+const [FIRST, LAST] = [20, 20];
+
 export function Steps({ run, onEdit }: { run: Run; onEdit?: (step: Step) => void }) {
   const shown = run.steps.filter((step) => step.kind !== "model" || step.outcome !== "ok" || step.ended_at === null);
-  const calls = shown.filter((step) => !shown.some((other) => other.parent === step.id && other.kind !== "model"));
+  const parents = new Set(shown.filter((step) => step.kind !== "model").map((step) => step.parent));
+  const calls = shown.filter((step) => !parents.has(step.id));
+  const [all, setAll] = useState(false);
   if (calls.length === 0) return null;
+  const hidden = all ? 0 : Math.max(0, calls.length - FIRST - LAST);
+  const line = (step: Step) => <StepLine key={step.id} step={step} onEdit={onEdit} />;
   return (
     <div class="steps">
-      {calls.map((step) => <StepLine key={step.id} step={step} onEdit={onEdit} />)}
+      {calls.slice(0, hidden ? FIRST : calls.length).map(line)}
+      {hidden > 0 && <div class="m"><span class="t" /><div><button type="button" class="link" onClick={() => setAll(true)}>{counted(hidden, "step")} between</button></div></div>}
+      {hidden > 0 && calls.slice(-LAST).map(line)}
     </div>
   );
 }

@@ -5,8 +5,10 @@ import { ApiError, call, may } from "../../api";
 import { clock, count, counted, duration } from "../../format";
 import { AnswerText } from "../../parts/answer_text";
 import { Copy, CopyRequest } from "../../parts/copy";
+import { Feedback } from "../../parts/feedback";
 import { Failure, Waiting } from "../../parts/loading";
 import { RepeatSign } from "../../parts/sign";
+import { Words } from "../../parts/words";
 import { link } from "../../router";
 import type { LiveRun } from "../../events/use_run";
 import { ENDED, type Figure, type Run, type Step } from "../../types";
@@ -77,7 +79,7 @@ function Outcome({ run, writing, onFigure }: { run: Run; writing: string; onFigu
       {run.unverified.length > 0 && (
         <p class="note">No result holds {run.unverified.length === 1 ? "this number" : "these numbers"}: {run.unverified.join(", ")}.</p>
       )}
-      {run.notes.map((note) => <p class="note" key={note}>{note}</p>)}
+      {run.notes.map((note) => <p class="note" key={note}><Words text={note} /></p>)}
     </>
   );
 }
@@ -159,6 +161,7 @@ function After({ run, onFresh, onBranch }: { run: Run; onFresh: () => void; onBr
         {may("analyst") && <button type="button" class="link" onClick={onFresh}>{again}</button>}
         {may("analyst") && <button type="button" class="link" onClick={onBranch}>Branch</button>}
         {run.answer && <Copy text={run.answer}>Copy</Copy>}
+        <Feedback run={run} />
         <CopyRequest method="POST" path="/runs" body={body} />
         <span class="push note">
           {duration(took)}{used ? ` · ${count(used)} tokens` : isReplay(run) ? "" : " · no model"}

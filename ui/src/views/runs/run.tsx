@@ -12,17 +12,20 @@ import { go, link } from "../../router";
 import { ENDED, type Figure, type Run } from "../../types";
 import { ResultPane } from "../ask/result_pane";
 import { Turn } from "../ask/turn";
+import { Compare } from "./compare";
 import { Log } from "./log";
+import { ProofReport, ReplayButton, useReplay } from "./proof";
 import { Timeline } from "./timeline";
 
-const VIEWS = { answer: "Answer", timeline: "Timeline", log: "Log", result: "Result", script: "Script" } as const;
+const VIEWS = { answer: "Answer", timeline: "Timeline", log: "Log", result: "Result", script: "Script", compare: "Compare" } as const;
 type View = keyof typeof VIEWS;
 
-export function RunDetail({ runId, view }: { runId: string; view: string | null }) {
+export function RunDetail({ runId, view, other }: { runId: string; view: string | null; other: string | null }) {
   const live = useRun(runId);
   const [figure, setFigure] = useState<Figure | null>(null);
   const shown: View = view && view in VIEWS ? (view as View) : "answer";
   const run = live.run;
+  const replaying = useReplay(run);
   if (live.error) return <main class="detail" id="content"><h1 class="away">Run</h1><Failure error={live.error} again={live.reload} /></main>;
   if (!run) return <main class="detail" id="content"><h1 class="away">Run</h1><Waiting for="Reading the run" /></main>;
   return (
@@ -36,8 +39,9 @@ export function RunDetail({ runId, view }: { runId: string; view: string | null 
             <a key={name} href={link("runs", run.id, { view: name })} aria-current={shown === name ? "page" : undefined}>{VIEWS[name]}</a>
           ))}
         </nav>
-        <span class="acts"><Acts run={run} /></span>
+        <span class="acts">{computes(run) && <ReplayButton replaying={replaying} />}<Acts run={run} /></span>
       </div>
+      <ProofReport run={run} replaying={replaying} />
       {shown === "answer" && (
         <Turn question={run.text} at={run.created_at} live={live} onFresh={(again) => void askAgain(again)}
           onEdit={(step) => go(link("ask", { q: `${step.kind === "python" ? "PYTHON" : "SQL"}: ${step.code}`, dataset: step.source }))} onBranch={() => run.thread_id && go(link("ask", run.thread_id))}
@@ -47,8 +51,14 @@ export function RunDetail({ runId, view }: { runId: string; view: string | null 
       {shown === "log" && <Log runId={run.id} live={!ENDED.has(run.status)} />}
       {shown === "result" && <><h2 class="away">Result</h2><ResultPane run={run} figure={figure} onFigure={setFigure} /></>}
       {shown === "script" && <Script run={run} />}
+      {shown === "compare" && <Compare run={run} other={other} />}
     </main>
   );
+}
+
+/** Whether the run computed something that can be executed again. */
+function computes(run: Run): boolean {
+  return run.status === "succeeded" && run.steps.some((step) => (step.kind === "sql" || step.kind === "python") && step.outcome === "ok");
 }
 
 async function askAgain(run: Run): Promise<void> {
@@ -77,7 +87,12 @@ function Facts({ run }: { run: Run }) {
 function Acts({ run }: { run: Run }) {
   if (!ENDED.has(run.status))
     return may("analyst") ? <button type="button" class="halt" onClick={() => void call("POST", `/runs/${run.id}/cancel`)}>Stop</button> : null;
-  return <CopyRequest method="GET" path={`/runs/${run.id}`} />;
+  return (
+    <>
+      <a class="button" href={`/api/runs/${run.id}/export`} download>Export</a>
+      <CopyRequest method="GET" path={`/runs/${run.id}`} />
+    </>
+  );
 }
 
 function Script({ run }: { run: Run }) {

@@ -73,7 +73,7 @@ export function RunsView({ runId, query }: { runId: string | null; query: URLSea
         </ol>
         {next && <button type="button" onClick={() => void load()}>More</button>}
       </section>
-      {runId ? <RunDetail key={runId} runId={runId} view={query.get("view")} /> : <main class="detail" id="content" tabIndex={-1}><p class="note empty">Choose a run to see what it did.</p></main>}
+      {runId ? <RunDetail key={runId} runId={runId} view={query.get("view")} other={query.get("with")} /> : <main class="detail" id="content" tabIndex={-1}><p class="note empty">Choose a run to see what it did.</p></main>}
     </div>
   );
 }

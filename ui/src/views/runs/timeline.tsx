@@ -1,15 +1,19 @@
 // A run on one axis of seconds: what the model, the tools, the queries and the waits took.
 
-import { duration } from "../../format";
+import { useState } from "preact/hooks";
+import { count, counted, duration } from "../../format";
 import type { Run, Step } from "../../types";
 
 const WIDTH = 1000;
+const MORE = 300;
 
 export function Timeline({ run }: { run: Run }) {
   const start = Date.parse(run.created_at);
-  const end = Math.max(Date.parse(run.ended_at ?? new Date().toISOString()), ...run.steps.map((step) => Date.parse(step.ended_at ?? step.started_at)));
+  const end = run.steps.reduce((last, step) => Math.max(last, Date.parse(step.ended_at ?? step.started_at)), Date.parse(run.ended_at ?? new Date().toISOString()));
   const span = Math.max(1, end - start);
   const x = (time: number) => ((time - start) / span) * WIDTH;
+  const [shown, setShown] = useState(MORE);
+  const ids = new Set(run.steps.map((step) => step.id));
   const waited = run.started_at ? Date.parse(run.started_at) - start : 0;
   return (
     <div class="waterfall">
@@ -25,7 +29,8 @@ export function Timeline({ run }: { run: Run }) {
           <span class="n">{duration(waited)}</span>
         </div>
       )}
-      {run.steps.map((step) => <Lane key={step.id} step={step} x={x} nested={run.steps.some((other) => other.id === step.parent)} />)}
+      {run.steps.slice(0, shown).map((step) => <Lane key={step.id} step={step} x={x} nested={step.parent !== null && ids.has(step.parent)} />)}
+      {run.steps.length > shown && <button type="button" onClick={() => setShown(shown + MORE)}>{counted(Math.min(MORE, run.steps.length - shown), "more step")} of {count(run.steps.length)}</button>}
     </div>
   );
 }

@@ -1,0 +1,87 @@
+"""Routes that add data which is not uploaded: a database by its URL, and the sample shop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from etude.api.call import AdminCall, AnalystCall
+from etude.api.schemas import Body
+from etude.entities import Catalog, SourceSpec
+from etude.errors import Forbidden
+from etude.sample import write_shop
+from etude.sources.source_url import name_for
+from etude.uploads import ReceivedFile, UploadedColumn, UploadedTable, UploadReport
+
+if TYPE_CHECKING:
+    from etude.api.call import ApiCall
+
+SHOP = "shop"
+router = APIRouter(tags=["datasets"])
+
+
+class ConnectRequest(Body):
+    """A database, or files of this machine, by their URL or path."""
+
+    url: str = Field(min_length=1, max_length=4000)
+    name: str | None = Field(default=None, min_length=1, max_length=200, description="Made from the URL by default.")
+
+
+@router.post("/datasets/connect", status_code=201, response_model=UploadReport)
+async def connect_dataset(call: AdminCall, body: ConnectRequest, response: Response) -> UploadReport:
+    """Add a source by its URL, after checking that it opens. Only the owner of a server without keys may do this."""
+    # A URL reaches every host and file that the server reaches: on a shared server, that is for its operator to decide.
+    if not call.server.access_control.local:
+        raise Forbidden(
+            "On a server for others, only its operator connects databases.",
+            hint="Run `etude sources add NAME URL` there.",
+        )
+    report = await call.run_in_thread(_connect, call, body)
+    response.headers["Location"] = f"/api/datasets/{report.name}/schema"
+    return report
+
+
+def _connect(call: ApiCall, body: ConnectRequest) -> UploadReport:
+    url = body.url.strip()
+    name = body.name or _free_name(call, name_for(url))
+    catalog = call.app.add_source(name, SourceSpec(url=url))
+    return _report(name, catalog)
+
+
+def _free_name(call: ApiCall, wanted: str) -> str:
+    taken, number = call.app.sources(), 1
+    name = wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    return name
+
+
+@router.post("/datasets/shop", status_code=201, response_model=UploadReport)
+async def open_shop(call: AnalystCall, response: Response) -> UploadReport:
+    """Add the sample shop: two years of orders, with the kind of bad data that real files have."""
+    report = await call.run_in_thread(_open_shop, call)
+    response.headers["Location"] = f"/api/datasets/{report.name}/schema"
+    return report
+
+
+def _open_shop(call: ApiCall) -> UploadReport:
+    by = call.caller.key.name if call.caller.key else ""
+    with call.app.uploads.scratch() as folder:
+        write_shop(folder)
+        files = [ReceivedFile(path.name, path) for path in sorted(folder.iterdir()) if path.is_file()]
+        return call.app.uploads.add(files, SHOP, by)
+
+
+def _report(name: str, catalog: Catalog) -> UploadReport:
+    tables = [
+        UploadedTable(
+            name=table.name,
+            rows=table.row_count,
+            columns=[UploadedColumn(name=column.name, type=column.type) for column in table.columns],
+        )
+        for table in catalog.tables
+    ]
+    return UploadReport(name=name, kind=catalog.kind, bytes=0, tables=tables, notes=[*catalog.notes, *catalog.warnings])
