@@ -63,7 +63,7 @@ UPLOAD: dict[str, Any] = {
                 }
             },
             "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-            "application/json": {"schema": DatabaseRequest.model_json_schema()},
+            "application/json": {"schema": {"anyOf": [DatabaseRequest.model_json_schema(), {}]}},  # {}: a JSON file
         },
     }
 }

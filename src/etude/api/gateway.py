@@ -71,11 +71,16 @@ async def list_reports(
     return Listing(items=page.items, next=page.next)
 
 
-@router.get("/skill", response_class=PlainTextResponse)
-async def skill(call: ReaderCall) -> PlainTextResponse:
+class MarkdownResponse(PlainTextResponse):
+    """A text in Markdown."""
+
+    media_type = "text/markdown"
+
+
+@router.get("/skill", response_class=MarkdownResponse)
+async def skill(call: ReaderCall) -> MarkdownResponse:
     """Return the SKILL.md that teaches coding agents to use etude."""
-    text = (resources.files("etude") / "skill" / "SKILL.md").read_text("utf-8")
-    return PlainTextResponse(text, media_type="text/markdown; charset=utf-8")
+    return MarkdownResponse((resources.files("etude") / "skill" / "SKILL.md").read_text("utf-8"))
 
 
 @router.get("/playbooks", response_model=Listing[PlaybookSummary])

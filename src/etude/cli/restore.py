@@ -11,7 +11,7 @@ from etude.cli.options import parse_options
 from etude.cli.output import print_table
 
 if TYPE_CHECKING:
-    from etude.operations.backup import Manifest
+    from etude.operations.backup import BackupManifest
 
 EXAMPLES = (
     "etude restore /mnt/backups --list",
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _list(manifests: list[Manifest], options: argparse.Namespace) -> None:
+def _list(manifests: list[BackupManifest], options: argparse.Namespace) -> None:
     if options.json:
         for each in manifests:
             facts = {"id": each.id, "created_at": each.created_at.isoformat(), "kind": each.kind}

@@ -53,7 +53,7 @@ class CopiedFile(Entity):
     columns: tuple[str, ...] = ()
 
 
-class Manifest(Entity):
+class BackupManifest(Entity):
     """What a backup holds."""
 
     format: int = 1
@@ -78,7 +78,7 @@ class Manifest(Entity):
 class BackedUp(Entity):
     """A finished backup."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     copied: int
     """Artifacts that the place did not have yet."""
     copied_bytes: int
@@ -88,7 +88,7 @@ class BackedUp(Entity):
 class Restored(Entity):
     """A finished restore."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     artifacts: int
     objects: int
     seconds: float
@@ -131,7 +131,7 @@ def back_up(app: App, place: Objects, on_progress: Progress = lambda _: None) ->
         on_progress(f"copying {len(dump.hashes):,} artifacts")
         copied = _copy_artifacts(app.objects, place, dump.hashes, Path(folder), renew)
         on_progress("copying catalogs and playbooks")
-        manifest = Manifest(
+        manifest = BackupManifest(
             id=backup_id,
             created_at=datetime.now(UTC),
             version=__version__,
@@ -259,13 +259,13 @@ def _copy_playbooks(folder: Path, place: Objects) -> CopiedFile | None:
 # Finding.
 
 
-def list_backups(place: Objects) -> list[Manifest]:
+def list_backups(place: Objects) -> list[BackupManifest]:
     """Return the backups in a place, newest first."""
     found = [_read_manifest(place, name) for name in place.names(MANIFESTS) if name.endswith(".json")]
     return sorted(found, key=lambda manifest: manifest.created_at, reverse=True)
 
 
-def find_backup(place: Objects, backup_id: str | None = None) -> Manifest:
+def find_backup(place: Objects, backup_id: str | None = None) -> BackupManifest:
     """Return a backup by its id, or the newest one."""
     known = list_backups(place)
     if not known:
@@ -280,7 +280,7 @@ def find_backup(place: Objects, backup_id: str | None = None) -> Manifest:
     )
 
 
-def _read_manifest(place: Objects, name: str) -> Manifest:
+def _read_manifest(place: Objects, name: str) -> BackupManifest:
     data = place.read(name)
     format = _format_of(data)
     if format != 1:
@@ -288,7 +288,7 @@ def _read_manifest(place: Objects, name: str) -> Manifest:
             f"The backup `{name}` has format {format}, which this etude does not know.", hint="Upgrade etude."
         )
     try:
-        return Manifest.model_validate_json(data)
+        return BackupManifest.model_validate_json(data)
     except ValidationError as error:
         raise Damaged(f"The manifest `{name}` in `{place.url}` cannot be read.", hint="Use another backup.") from error
 
@@ -317,17 +317,17 @@ def remove_backups(place: Objects, keep: int) -> int:
     return len(old)
 
 
-def _hashes_of(place: Objects, manifest: Manifest) -> set[str]:
+def _hashes_of(place: Objects, manifest: BackupManifest) -> set[str]:
     own = [*manifest.store, manifest.artifacts, *manifest.objects.values()]
     own += [manifest.playbooks] if manifest.playbooks else []
     return {file.hash for file in own} | set(_artifact_list(place, manifest))
 
 
-def _artifact_list(place: Objects, manifest: Manifest) -> list[str]:
+def _artifact_list(place: Objects, manifest: BackupManifest) -> list[str]:
     return place.get(manifest.artifacts.hash).decode().split()
 
 
-def check_backup(place: Objects, manifest: Manifest) -> list[str]:
+def check_backup(place: Objects, manifest: BackupManifest) -> list[str]:
     """Read every file of a backup; return those that are damaged or lost."""
 
     def check(hash: str) -> str | None:
@@ -344,7 +344,9 @@ def check_backup(place: Objects, manifest: Manifest) -> list[str]:
 # Restore.
 
 
-def restore(settings: Settings, place: Objects, manifest: Manifest, on_progress: Progress = lambda _: None) -> Restored:
+def restore(
+    settings: Settings, place: Objects, manifest: BackupManifest, on_progress: Progress = lambda _: None
+) -> Restored:
     """Make a new store from a backup. Raise `Conflict` if there is one already that holds anything.
 
     Objects come first, so that the store never refers to one that is not there.
