@@ -127,6 +127,7 @@ def make_resources(
         lend_session=lend,
         limits=limits,
         scratch=app.scratch,
+        rank=lambda catalog, text: app.indexes.choose_tables(catalog.source, catalog, text),
         search=lambda name, text, kinds, k: _search(app, sources[name], text, kinds, k),
     )
     return replace(resources, mark=mark) if mark else resources

@@ -19,6 +19,11 @@ def test_both_lists_count() -> None:
     assert fused[0].parts == {"text": (3, 8.0), "vector": (1, 10.0)}
 
 
+def test_equal_scores_have_equal_ranks() -> None:
+    tied = [Found(each.document, 5.0) for each in found("a", "b")] + found("c")[:1]
+    assert [r.parts["text"][0] for r in fuse(tied, [])] == [1, 1, 3]
+
+
 def test_a_snippet_shows_where_most_terms_are() -> None:
     text = "nothing here " * 40 + "the blue whale sings " + "and so on " * 40
     snippet = cut_snippet(text, ["blue", "whale", "absent"])

@@ -115,7 +115,7 @@ def _own(
     chars = SCHEMA_CHARS // max(len(catalogs), 1)
     partly = [catalog for catalog in catalogs if not describe_schema(catalog, chars)[1]]
     if partly:
-        best = "\n\n".join(describe_chosen(c, question, CHOSEN_CHARS // len(partly)) for c in partly)
+        best = "\n\n".join(describe_chosen(c, resources.rank(c, question), CHOSEN_CHARS // len(partly)) for c in partly)
         parts.append(f"Tables that may fit:\n{resources.quote(best)}")
     if earlier.last is not None:
         parts.append(f"The latest run of this conversation:\n{resources.quote(describe_run(earlier.last))}")
@@ -155,9 +155,8 @@ def _without_comments(table: Table) -> Table:
     return table.model_copy(update={"columns": columns, "comment": None, "notes": ()})
 
 
-def describe_chosen(catalog: Catalog, question: str, chars: int) -> str:
-    """Describe the tables that fit the question best in full, as many as fit but at least one."""
-    tables = rank_tables(catalog, question)
+def describe_chosen(catalog: Catalog, tables: Sequence[Table], chars: int) -> str:
+    """Describe the tables that fit the question best, which come first, in full: as many as fit but at least one."""
     shown = _fitting(tables, chars)
     return "\n".join([f"dataset {catalog.source}", *shown])
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
-from etude.entities import Artifact, Catalog, Limits, ResultInfo, Run, Step
+from etude.entities import Artifact, Catalog, Limits, ResultInfo, Run, Step, Table
 from etude.errors import (
     Cancelled,
     EtudeError,
@@ -34,6 +34,7 @@ from etude.runtime.query_record import PARQUET
 from etude.sources.pool import ResultStream
 from etude.sources.query_hints import rewrite
 from etude.spool import Spool
+from etude.tools.table_ranking import rank_tables
 
 if TYPE_CHECKING:
     from etude.offline.vocabulary import KnownTable
@@ -84,6 +85,8 @@ class RunResources:
     """Marks data for the model. It is random, so no data can contain it."""
     find_known: Callable[[str], Mapping[str, KnownTable]] = lambda _: {}
     """Return the tables of a source that its profile describes."""
+    rank: Callable[[Catalog, str], Sequence[Table]] = rank_tables
+    """Sort the tables of a catalog by how well they fit a question."""
     search: Callable[[str, str, Sequence[str], int], Sequence[str]] = lambda *_: ()
     """Search the index of a source: source, query, kinds, number of hits."""
 
@@ -121,6 +124,10 @@ class RecordedToolContext:
     def catalog(self, source: str) -> Catalog:
         """Return the catalog of a source."""
         return self._resources.find_catalog(self._require(source))
+
+    def rank(self, source: str, text: str) -> Sequence[Table]:
+        """Return the tables of a source, those that fit a text best first."""
+        return self._resources.rank(self.catalog(source), text)
 
     def search(self, source: str, query: str, kinds: Sequence[str], k: int) -> Sequence[str]:
         """Return what the index of a source finds, one line for each hit."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
 from etude.catalog.storage.profiles import data_fingerprint
-from etude.entities import Catalog, Limits
+from etude.entities import Catalog, Limits, Table
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, Unavailable
 from etude.limits import change_limits
 from etude.search import exact, lance
@@ -39,6 +39,7 @@ from etude.store.objects import Objects
 
 if TYPE_CHECKING:
     from etude.app import App
+    from etude.search.table_choice import TableChooser
     from etude.sources.source import Source
 
 OnProgress = Callable[[str, float], None]
@@ -63,6 +64,7 @@ class Indexes:
         self._opened: OrderedDict[str, tuple[str, OpenIndex]] = OrderedDict()
         self._fresh: dict[str, tuple[float, bool]] = {}
         self._schemas: dict[str, tuple[str, OpenIndex]] = {}
+        self._choosers: dict[str, tuple[Catalog, TableChooser]] = {}
 
     @cached_property
     def embeddings(self) -> Embeddings | None:
@@ -317,6 +319,24 @@ class Indexes:
         return IndexInfo(source=source.name, embeddings=identity, documents=index.size), index
 
     # Searching.
+
+    def choose_tables(self, source: str, catalog: Catalog, question: str) -> list[Table]:
+        """Return the tables of a source, those that fit a question best first: by words, and by meaning if it is quick.
+
+        No question fails because its tables could not be compared.
+        """
+        from etude.search.table_choice import TableChooser
+
+        with self._lock:
+            known = self._choosers.get(source)
+        if known is None or known[0] != catalog:
+            model = None
+            with suppress(EtudeError):
+                model = self.embeddings if self.embeddings is not None and self.embeddings.quick else None
+            known = (catalog, TableChooser(catalog, model))
+            with self._lock:
+                self._choosers[source] = known
+        return known[1].choose(question)
 
     def search(
         self,

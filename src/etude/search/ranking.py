@@ -30,7 +30,10 @@ def fuse(
     """Return the documents of both lists, best first: a document in both comes before one with the same rank in one."""
     found: dict[str, Ranked] = {}
     for name, ranks, weight in (("text", by_words, weights[0]), ("vector", by_vector, weights[1])):
-        for rank, each in enumerate(ranks, 1):
+        rank, last = 0, None
+        for place, each in enumerate(ranks, 1):
+            # Equal scores have equal ranks: which of them comes first says nothing.
+            rank, last = (rank if each.score == last else place), each.score
             ranked = found.setdefault(each.document.id, Ranked(each.document))
             ranked.parts[name] = (rank, each.score)
             ranked.score += weight / (RANK + rank)

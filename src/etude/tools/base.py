@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import ValidationError
 
-from etude.entities import Catalog, Entity
+from etude.entities import Catalog, Entity, Table
 from etude.errors import Invalid
 from etude.models.base import ToolSpec
 from etude.validation import explain
@@ -44,6 +44,10 @@ class ToolContext(Protocol):
 
     def catalog(self, source: str) -> Catalog:
         """Return the tables and columns of a source."""
+        ...
+
+    def rank(self, source: str, text: str) -> Sequence[Table]:
+        """Return the tables of a source, those that fit a text best first."""
         ...
 
     def search(self, source: str, query: str, kinds: Sequence[str], k: int) -> Sequence[str]:

@@ -50,7 +50,7 @@ class GetDatasetSchema(Tool):
             tables = [table for table in wanted if table is not None]
             note = "".join(f"\n{_absent(name, catalog, context)}" for name in missing)
         else:
-            tables = rank_tables(catalog, f"{arguments.search} {context.question}")
+            tables = list(context.rank(arguments.dataset, f"{arguments.search} {context.question}"))
             note = ""
         shown: list[str] = []
         used = 0
