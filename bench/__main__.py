@@ -30,6 +30,7 @@ NAMES = (
     "queue",
     "agents",
     "store",
+    "operations",
     "replay",
     "scripts",
     "learning",

@@ -23,18 +23,22 @@ from api.conftest import listening, open_app
 from etude.app import App
 from etude.cli.mcp import config_for
 from etude.entities import SourceSpec
-from etude.errors import InvalidQuery, NotFound
+from etude.errors import Invalid, InvalidQuery, NotFound
 from etude.mcp_server import (
     TOOLS,
     McpCaller,
+    agents_create,
     catalogs_compare,
     catalogs_list,
     catalogs_show,
+    choose_tools,
+    create_mcp,
     describe_dataset,
     sql,
 )
 from etude.sample import write_shop
 from etude.store.identity import Identity
+from etude.store.processes import Processes
 
 LESSON = "---\nname: revenue\ndescription: How revenue is counted.\n---\nOnly completed orders count.\n"
 
@@ -300,3 +304,28 @@ def test_catalogs_are_listed_read_and_compared(tmp_path: Path) -> None:
         with pytest.raises(NotFound, match="no table `order`") as caught:
             catalogs_show(caller, table="order")
         assert caught.value.hint == "Did you mean `orders`?"
+
+
+def test_the_list_of_tools_can_be_narrowed(app: App) -> None:
+    caller = McpCaller(app, lambda fields: None)  # type: ignore[arg-type, return-value]
+
+    async def offered(names: str) -> set[str]:
+        async with Client(create_mcp(lambda _: caller, choose_tools(names))) as client:
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    assert asyncio.run(offered("python, sql")) == {"python", "sql"}
+    with pytest.raises(Invalid, match="no tool `pyton`") as raised:
+        choose_tools("pyton")
+    assert "python" in raised.value.hint
+    with pytest.raises(Invalid, match="No tool"):
+        choose_tools(",")
+    assert '"--tools"' in config_for("claude", "python,sql")
+
+
+def test_an_agent_without_a_worker_says_so(app: App) -> None:
+    caller = McpCaller(app, lambda fields: None)  # type: ignore[arg-type, return-value]
+    made = agents_create(caller, "echo", {"subject": "rain"})
+    assert "No worker runs" in made.next
+    Processes(app.store).enter("worker")
+    assert agents_create(caller, "echo", {"subject": "rain"}).next == ""
+    Processes(app.store).leave()

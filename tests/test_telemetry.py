@@ -86,7 +86,7 @@ def attributes(span: Any) -> dict[str, Any]:
 
 
 def test_a_run_is_a_trace_in_the_names_of_the_conventions(receiver: Receiver, asked: Run) -> None:
-    traces = Traces(TelemetrySettings(otlp=receiver.url, headers={"x-mlflow-experiment-id": "7"}))
+    traces = Traces(TelemetrySettings(otlp=receiver.url, headers={"x_mlflow_experiment_id": "7"}))
     traces.send(asked, "ann")
     traces.close()
     root, chat = receiver.named("invoke_agent etude"), receiver.named(f"chat {asked.model}")

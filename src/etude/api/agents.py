@@ -323,7 +323,7 @@ async def agent_events(
     )
 
 
-@router.get("/events", response_model=Listing[HubEvent])
+@router.get("/agent-events", response_model=Listing[HubEvent])
 async def list_events(
     call: ReaderCall,
     topic: Annotated[str, Query(pattern=TOPICS, max_length=128, description="A topic, or a pattern.")] = ANY,
