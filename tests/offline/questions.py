@@ -32,6 +32,18 @@ QUESTIONS: dict[str, str] = {
     # groups
     "How many orders are there per status?": "SELECT status, count(*) FROM orders GROUP BY 1",
     "Number of orders by channel": "SELECT channel, count(*) FROM orders GROUP BY 1",
+    "Orders by channel": "SELECT channel, count(*) FROM orders GROUP BY 1",
+    "distribution of status": "SELECT status, count(*) FROM orders GROUP BY 1",
+    "spread of prices": "SELECT min(price), median(price), max(price) FROM products",
+    "How many missing values in email?": "SELECT count(*) FROM customers WHERE email IS NULL",
+    "Show all information about customers": "SELECT * FROM customers",
+    "List the products in descending order of price": (
+        "SELECT name, product_id, price FROM products ORDER BY price DESC"
+    ),
+    "How many orders were placed in 2024 or 2025?": "SELECT count(*) FROM orders WHERE year(ordered) IN (2024, 2025)",
+    "How many prodcts are there?": "SELECT count(*) FROM products",
+    "Names of products more expensive than 30": "SELECT name FROM products WHERE price > 30",
+    "most expensive product by price": "SELECT name, product_id, price FROM products ORDER BY price DESC LIMIT 1",
     "How many customers are there in each country?": "SELECT country, count(*) FROM customers GROUP BY 1",
     "What is the average amount of orders for each channel?": "SELECT channel, avg(amount) FROM orders GROUP BY 1",
     "What is the total amount per month in 2025?": (

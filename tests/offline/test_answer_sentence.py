@@ -23,6 +23,7 @@ MEANT = Understanding("?", QueryPlan(source="orders"), "Number of `orders`.", Qu
         (["sum_amount"], [(None,)], "Sum amount: no value."),
         (["name", "price"], [("Moka Pot", 29.0)], "One row: name Moka Pot, price 29."),
         (["city"], [("Paris",), ("Lyon",)], "2 rows: Paris, Lyon."),
+        (["name", "year_made"], [("Moka Pot", 1980)], "One row: name Moka Pot, year made 1980."),
         (["status", "n"], [("open", 3), ("paid", 1000)], "2 rows of status, n. Highest: paid: 1,000; open: 3."),
         (["status", "n"], [("open", 3), ("paid", None)], "2 rows of status, n. First: open: 3; paid: no value."),
         ([], [], "No rows match. Read as: Number of `orders`."),

@@ -201,7 +201,6 @@ def test_a_refusal_names_three_questions_that_it_answers(question: str, shop: Vo
         ("What is the average amount of completed and returned orders?", "together or each"),
         ("How many customers per country have more than 5 orders?", "to each one or to the whole group"),
         ("Which customers have fewer than 3 orders?", "no `orders` at all"),
-        ("Orders by channel", "to list or to count"),
         ("Number of completed products", "`completed`"),
         ("How many products have no category?", "Every row has a `category`"),
         ("Average amount per quantity", "divided by it"),

@@ -15,6 +15,7 @@ from etude.cancellation import Cancellation
 from etude.entities import Catalog
 from etude.errors import Cancelled, LimitExceeded
 from etude.offline.deadline import within
+from etude.offline.phrase_index import phrase_index_of
 from etude.offline.understand import Clarification, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
@@ -111,6 +112,23 @@ def test_looking_at_a_source_ends_when_the_run_is_cancelled(app: App, tmp_path: 
     with within(math.inf, cancel), pytest.raises(Cancelled):
         build_vocabulary(catalog, ask)
     assert len(asked) == 1
+
+
+def test_an_index_whose_making_was_stopped_is_continued(app: App, tmp_path: Path) -> None:
+    vocabulary, _ = look(app, write(tmp_path, 60))
+
+    class Stopping(Counting):
+        def check(self) -> None:
+            if self.pieces == 50:
+                self.cancel()
+            super().check()
+
+    with pytest.raises(Cancelled), within(math.inf, Stopping()):
+        phrase_index_of(vocabulary)
+    rest = Counting()
+    with within(math.inf, rest):
+        index = phrase_index_of(vocabulary)
+    assert rest.pieces < 15 and ("11", "product") in index.names
 
 
 def test_an_empty_catalog_needs_no_query() -> None:

@@ -13,7 +13,7 @@ from etude.offline.part_references import ADDING, connect_parts
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Condition, Measure, Name, Question, Rank, Threshold
 from etude.offline.ratios import Ratios
-from etude.offline.resolve import Ambiguous, Unresolved, is_numeric, sorts_as_numbers
+from etude.offline.resolve import TECHNICAL, Ambiguous, Unresolved, is_numeric, sorts_as_numbers
 from etude.offline.units import check_unit, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.vocabulary_names import without_schema
@@ -202,6 +202,8 @@ class _Builder(Ratios):
         if question.groups and counted and any(m.table not in counted for m, _, _ in limits):
             # "How many customers per city have more than 5 orders" sets no condition on the cities.
             raise Unresolved("It is not clear whether the number applies to each one or to the whole group.")
+        if not (question.requested or measures or limits or rank):
+            raise Unresolved("Say what to compute for each of them, such as their number.")
         base = self._base([*measures, *(m for m, _, _ in limits)])
         self._check_average(measures)
         self.resolver = replace(self.resolver, anchor=base)
@@ -502,7 +504,9 @@ class _Builder(Ratios):
             else:
                 whole = True
                 columns.extend((self._display(owner) if owner.label else ()) or owner.columns[:MOST_COLUMNS])
-        if whole and question.rank is None and any(group.text.startswith(("per ", "by ")) for group in question.groups):
+        named = len(columns) == 1 and columns[0].name in self.vocabulary.table(columns[0].table).label
+        unsure = whole or (len(columns) == 1 and not is_numeric(columns[0]) and not named)
+        if unsure and question.rank is None and any(g.text.startswith(("per ", "by ")) for g in question.groups):
             raise Unresolved("It is not clear whether to list or to count them for each.")
         for group in question.groups:
             if group.name is None:
@@ -680,6 +684,9 @@ class _Builder(Ratios):
             assert measured is not None  # noqa: S101 - for the type checker
             return measured
         beside = [self.vocabulary.table(name) for name in self._referred_tables(table.name)]
+        dates = [c for c in table.columns if c.kind in ("date", "timestamp") and not TECHNICAL & {*c.words}]
+        if rank.text.lower().startswith(TEMPORAL) and dates:
+            beside = []  # a date of its own says more than one of another table
         for held in ([table], beside):
             for word in (word.removeprefix("!") for word in rank.implied):
                 fitting = [
@@ -693,6 +700,8 @@ class _Builder(Ratios):
                     return (chosen or fitting)[0]
                 if len(fitting) > 1:
                     raise Ambiguous(rank.text, [Meaning(c.table, c.name) for c in fitting])
+        if rank.text.lower().startswith(TEMPORAL) and len(dates) == 1:
+            return dates[0]
         raise Unresolved(f"It is not clear which column of `{table.name}` makes it the `{rank.text}`.")
 
     def _ratio_over(self) -> QueryPlan:

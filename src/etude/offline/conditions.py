@@ -23,9 +23,9 @@ from etude.offline.resolve import (
     is_numeric,
     nouns_of,
 )
-from etude.offline.units import number_in_unit
+from etude.offline.units import is_money, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
-from etude.offline.words import stem
+from etude.offline.words import base_form, stem
 from etude.sources.plan.model import (
     Aggregate,
     AggregateFn,
@@ -46,6 +46,8 @@ from etude.sources.plan.model import (
     Single,
 )
 
+_LACKING = frozenset(("without", "never", "no", "lacking", "with", "have", "has", "do", "did", "does"))
+"""First words of a negation that says that something has none, not that it is another."""
 SNAPSHOT = frozenset(("daily", "weekly", "monthly", "snapshot", "history"))
 """Words in the names of tables that hold many states of one thing over time."""
 
@@ -181,6 +183,9 @@ class Conditions:
                 tree.reaches_one(t, self._near(condition), condition.said) or t in tree.single for t in tables
             ) and not ({*tables} & {*needed}):
                 self._check_apart(condition, tree)
+                if lacking := self._lacking(condition, tables, tree):
+                    where.append(lacking)
+                    continue
                 for table in tables:
                     tree.add(table, self._near(condition), condition.said)
                 where.append(self._filter(condition, tree))
@@ -200,6 +205,31 @@ class Conditions:
             where.extend(self._exists(tree, far, needed))
         where.extend(self._absent(absence, tree) for absence in question.absences)
         return where
+
+    def _lacking(self, condition: Condition, tables: Sequence[str], tree: Tree) -> Filter | None:
+        """`artists without a drawing`, if each drawing has an artist: those that no such row has."""
+        question, table = self.question, self.vocabulary.table(tree.base)
+        (asked, *others) = question.requested or (None,)
+        lacks = condition.negated and condition.text.split()[0].lower() in _LACKING and condition.kind == "value"
+        if (
+            not lacks
+            or others
+            or question.subject is not None
+            or not isinstance(asked, Name)
+            or [*tables] != [table.name]
+        ):
+            return None
+        column = self.resolver.column(asked) if asked.columns else None
+        if column is None or column.table != table.name or column.distinct >= table.rows:
+            return None
+        said = len(self.said)
+        inner = self._filter(replace(condition, negated=False), tree)
+        self.said[said:] = [f"with no row {' '.join(self.said[said:])}"]
+        place = column_ref(column)
+        known = NullTest(column=place, op="is not null")
+        return Member(
+            column=place, op="not in", plan=QueryPlan(source=table.name, select=(place,), where=(inner, known))
+        )
 
     def _check_negation(self, condition: Condition, tables: Sequence[str]) -> None:
         """Refuse `ratings of movies not reviewed by Ann`, if a movie has many reviewers: no one, or one who is not?"""
@@ -384,7 +414,10 @@ class Conditions:
     def _worth_column(self, condition: Condition) -> KnownColumn:
         """Return the column for what a row is worth, if there is exactly one."""
         name = next(iter(self._near(condition)), self.resolver.anchor)
-        money = [c for c in self.vocabulary.table(name).columns if is_numeric(c) and MONEY & {*c.words}]
+        columns = [c for c in self.vocabulary.table(name).columns if is_numeric(c)]
+        money = [c for c in columns if MONEY & {*c.words}]
+        if condition.unit and not is_money(condition.unit):
+            money = [c for c in columns if {condition.unit, base_form(condition.unit)} & {*c.words}]
         if len(money) != 1:
             raise Unresolved(f"It is not clear which column of `{name}` is meant by `{condition.text}`.")
         self.notes.append(f"`{condition.text}` is read as a condition on `{name}.{money[0].name}`.")
@@ -432,6 +465,8 @@ class Conditions:
                     "some values are not dates."
                 )
             return column
+        if year := self._hinted_year(tables, condition):
+            return year
         try:
             column = self.resolver.date_column(tables, condition.near)
         except Unresolved:
@@ -448,6 +483,12 @@ class Conditions:
             year = self.resolver.year_column(tables[:1])
             return year or column
         return column
+
+    def _hinted_year(self, tables: Sequence[str], condition: Condition) -> KnownColumn | None:
+        """Return the year that the verb names: `year_made` for `made after 1900`."""
+        columns = [c for name in tables for c in self.vocabulary.table(name).columns]
+        years = [c for c in columns if c.kind == "number" and "year" in c.words and len(c.words) > 1]
+        return next((c for c in years if self._hinted(c, condition.near)), None)
 
     def _refers_to(self, base: str, table: str) -> bool:
         """Return whether a row of the base refers to one row of the table; a date is then probably the base's own."""

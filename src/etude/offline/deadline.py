@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 from etude.cancellation import Cancellation
 
-WORK_S, REST_S = 0.001, 0.0002
+WORK_S, REST_S = 0.004, 0.0004
 """After this much work the thread sleeps this long: otherwise other threads wait 5 ms each time they need the GIL."""
 
 

@@ -31,7 +31,7 @@ from etude.offline.question_parts import (
     Threshold,
 )
 from etude.offline.tags import TaggedItem
-from etude.offline.units import is_money, unit_of
+from etude.offline.units import unit_of
 from etude.offline.words import base_form, split_identifier
 
 _OWNED = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
@@ -279,6 +279,38 @@ def _rank(items: list[TaggedItem]) -> list[TaggedItem]:
     return [TaggedItem("Z", _text(items), Rank(direction, by, text=_text(items)), plural=last.plural)]
 
 
+def _not_so(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`non smart gas meters`: the negation is about the adjective after it."""
+    if items[0].text != "non" or not all(m.flag for m in items[1].data.meanings):
+        return None
+    return _missing(items)
+
+
+def _rank_noun(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`the biggest budget production`: the production with the biggest budget."""
+    adjective, column, table = items
+    tables = {m.table for m in table.data.tables}
+    own = tuple(m for m in column.data.columns if m.table in tables)
+    if not own or column.plural or not table.joined or not column.joined:
+        return None
+    rank = Rank(adjective.data[0], replace(column.data, meanings=own), text=_text(items[:2]))
+    return [table, TaggedItem("Z", rank.text, rank)]
+
+
+def _year_alone(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`trips per month 2024`."""
+    year = items[-1].data
+    if not isinstance(year, int) or not 1900 <= year <= 2100:
+        return None
+    span = Span(date(year, 1, 1), date(year + 1, 1, 1), f"in {year}", year)
+    return [items[0], TaggedItem("D", items[-1].text, Condition("span", items[-1].text, span=span))]
+
+
+def _unknown_value(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`whose build year is unknown`."""
+    return _missing(items[:1]) if items[1].data == "missing" else None
+
+
 def _rank_by(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`top 5 customers by total amount`."""
     if items[0].text not in ("by", "in terms of"):
@@ -446,7 +478,7 @@ def _worth(items: list[TaggedItem]) -> list[TaggedItem] | None:
     if thing.tag == "E" and not thing.text.startswith("how many"):
         return None
     unit = unit_of(number.text)
-    if unit and not is_money(unit):
+    if unit == "percent":
         return [thing, TaggedItem("u", f"{op.text} {number.text}")]
     condition = Condition("compare", f"{op.text} {number.text}", None, op.data, (number.data,), unit=unit)
     return [thing, TaggedItem("F", condition.text, condition)]
@@ -665,6 +697,8 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"[VTC]\(V\)", _inner),
     (r"T\(C(?:(?:,?&|,)C)*\)", _columns_in_brackets),
     (r"VV", _full_name),
+    (r"xC(?=V*T)", _not_so),
+    (r"SCT", _rank_noun),
     (r"CVT", lambda items: [items[1], items[0], items[2]] if all(m.flag for m in items[0].data.meanings) else None),
     (r"VT", lambda items: _value_of_table(items) if items[1].joined else None),
     (r"TV|V+T", _value_of_table),
@@ -732,6 +766,8 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"xr?p?F", _not),
     (r"xr*p?T", _absent),
     (r"xC", _missing),
+    (r"Cx(?![a-zA-Z])", _unknown_value),
+    (r"BN(?![a-zA-Z])", _year_alone),
     (r"p?W", _weekday),
     (r"[ruC]D", _dated),
     (r"p[FD]", _said),
@@ -1003,6 +1039,9 @@ class _Reader:
         if side is None:
             return items
         own = [c for c in side.conditions if c.kind != "span"]
+        if not own and len(side.loose) == 1 and all(m.flag for m in side.loose[0].meanings):
+            # "Percentage of meters that are smart".
+            own, side = [Condition("flag", side.loose[0].text, side.loose[0])], replace(side, loose=())
         if not own and end < len(rest) and rest[end].tag in "gG" and not side.context and not side.loose:
             self.shares = scale
             listed = side.subject if isinstance(side.subject, Measure) else Measure("count", side.subject, text="share")  # type: ignore[arg-type]

@@ -18,7 +18,19 @@ from etude.offline.words import stem
 from etude.sources.plan.model import Aggregate, DaysBetween, Named, TimeGrain
 
 SUMMED = frozenset(
-    ["sale", "payment", "expense", "donation", "deposit", "refund", "revenue", "earning", "spending", "purchase"]
+    [
+        "sale",
+        "payment",
+        "expense",
+        "donation",
+        "deposit",
+        "refund",
+        "revenue",
+        "earning",
+        "spending",
+        "purchase",
+        "payout",
+    ]
 )
 """Words for tables whose total is a sum of money rather than a count."""
 
@@ -162,6 +174,10 @@ class Measures(Conditions):
         """`total sales`: the sum of the money if that is what the table is about, the count if it has none."""
         table = self.resolver.table_of(measure.name)
         assert table is not None  # noqa: S101 - for the type checker
+        numbers = [c for c in table.columns if is_numeric(c)]
+        if len(numbers) == 1 and measure.fn != "sum":
+            self.notes.append(f"`{measure.text}` is read as that of `{numbers[0].name}`.")
+            return Measured(measure.fn, table.name, numbers[0])
         if measure.fn != "sum":
             raise Unresolved(f"It is not clear which number of `{table.name}` to take the {measure.fn} of.")
         money = [c for c in table.columns if is_numeric(c) and MONEY & {*c.words}]

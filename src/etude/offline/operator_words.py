@@ -11,7 +11,7 @@ STOP = frozenset(
     do does did done doing so also too very just all any some either such as well about
     corresponding respective respectively various actually overall
     record records row rows entry entries data dataset database table tables list result results
-    information info details detail exist exists existing one ones whats
+    information info details detail exist exists existing one ones whats wich anything anyone
     then than ever have has had having with want need like know see tell let help using use based
     column columns along together up down off if into onto themselves itself
     associated related relevant given particular specific certain combination combinations
@@ -166,6 +166,14 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("S", ("desc", "population"), "most populous", "most populated")
     put("S", ("asc", "population"), "least populous", "least populated")
     put("S", ("desc", "citation"), "most cited", "most - cited")
+    put("S", ("desc", "value price worth amount cost"), "most valuable")
+    put("S", ("asc", "value price worth amount cost"), "least valuable")
+    put("S", ("desc", "width"), "widest")
+    put("S", ("asc", "width"), "narrowest")
+    put("S", ("desc", "depth"), "deepest")
+    put("S", ("desc", "altitude height elevation"), "highest single")
+    put("S", ("desc", "area size population"), "largest single", "biggest single")
+    put("S", ("asc", "area size population"), "smallest single")
 
     put("g", None, "for each", "per", "by", "in each", "each", "every", "across", "of each", "grouped by", "group by",
         "broken down by", "split by", "for every", "within each", "in every", "by each", "at each", "on each",
@@ -206,6 +214,9 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("o", ("<", "price cost fare"), "cheaper than", "less expensive than")
     put("o", (">", "speed"), "faster than")
     put("o", ("<", "speed"), "slower than")
+    put("o", (">", "width"), "wider than")
+    put("o", (">", "value price worth amount"), "worth more than", "valued over", "valued above", "worth over")
+    put("o", ("<", "value price worth amount"), "worth less than", "valued below", "worth under")
     put("c", ">=", "at least", "no less than", "no fewer than", "a minimum of", ">=", "greater than or equal to",
         "not less than", "more than or equal to", "not fewer than")  # fmt: skip
     put("c", "<=", "at most", "no more than", "up to", "a maximum of", "<=", "less than or equal to", "not more than",
@@ -224,7 +235,8 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "no longer", "not part of any", "none", "neither", "aren not", "cannot", "not been")  # fmt: skip
     put("x", "missing", "missing", "null", "missing values in", "missing values of", "missing values for",
         "missing value in", "null values in", "null values of", "null values for", "nulls in", "empty values in",
-        "missing values", "null values", "blank", "empty")  # fmt: skip
+        "missing values", "null values", "blank", "unknown", "empty")  # fmt: skip
+    put("x", None, "without a single", "not a single", "w / o")
     put("O", None, "ordered by", "sorted by", "order by", "sort by", "order the results by", "sort the results by",
         "ordered", "sorted", "order", "sort", "rank by", "ranked by", "in order of", "in the order of",
         "order them by", "sort them by",

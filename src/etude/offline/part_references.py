@@ -4,22 +4,71 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Condition, Measure, Name, Question, Rank
 from etude.offline.resolve import is_numeric
 from etude.offline.vocabulary import KnownTable, Vocabulary
 
-ADDING = frozenset(["amount", "total", "revenue", "quantity", "count", "number", "volume", "sale", "payment"])
+ADDING = frozenset(
+    [
+        "sold",
+        "ticket",
+        "unit",
+        "fee",
+        "kwh",
+        "usage",
+        "consumption",
+        "amount",
+        "total",
+        "revenue",
+        "quantity",
+        "count",
+        "number",
+        "volume",
+        "sale",
+        "payment",
+    ]
+)
 """Words in the names of columns whose sum makes sense."""
 
 
 def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
     """Return the question with its parts connected."""
-    question = _everything(question)
+    question = _counted_groups(_everything(_only_rows(question, vocabulary)))
     question = replace(question, conditions=tuple(_aligned(condition) for condition in question.conditions))
     question = replace(
         question, requested=_distributed(question.requested, vocabulary), asked=_distributed(question.asked, vocabulary)
     )
     return _summed(_ranked(_unify(_complete(question, vocabulary)), vocabulary), vocabulary)
+
+
+def _only_rows(question: Question, vocabulary: Vocabulary) -> Question:
+    """`paintings on display`, of a source with one table: its rows under these conditions."""
+    flags = tuple(
+        p for p in question.requested if isinstance(p, Name) and p.meanings and all(m.flag for m in p.meanings)
+    )
+    alone = len(flags) == len(question.requested) and not question.groups and question.subject is None
+    if len(vocabulary.tables) != 1 or not alone or question.ratio or question.rank or not question.conditions:
+        return question
+    rows = Name(vocabulary.tables[0].name, (Meaning(vocabulary.tables[0].name),))
+    loose = (*question.loose, *flags)
+    return replace(question, requested=(rows,), asked=(rows,), subject=rows, plural=True, loose=loose)
+
+
+def _counted_groups(question: Question) -> Question:
+    """`orders by status`: how many of them for each."""
+    things = question.requested
+    if len(things) != 1 or question.rank or question.top or question.listed or question.ratio or question.ordering:
+        return question
+    (thing,) = things
+    if not isinstance(thing, Name) or not thing.tables or thing is not question.subject or not question.plural:
+        return question
+    grouped = question.groups and all(group.text.startswith(("per ", "by ")) for group in question.groups)
+    if not grouped or question.everything:
+        return question
+    measure = Measure("count", thing, text=thing.text)
+    notes = (*question.notes, f"`{thing.text}` are counted.")
+    return replace(question, requested=(measure,), asked=(measure,), notes=notes)
 
 
 def _everything(question: Question) -> Question:

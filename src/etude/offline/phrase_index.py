@@ -48,10 +48,26 @@ class Index:
 
     names: dict[Phrase, tuple[Meaning, ...]]
     values: dict[Phrase, tuple[Hit, ...]]
-    roots: dict[str, tuple[Hit, ...]]
-    parts: dict[str, tuple[tuple[Phrase, Hit], ...]]
-    """Values of several words, by each of these words."""
     longest: int
+
+    @cached_property
+    def roots(self) -> dict[str, list[Hit]]:
+        """Values of one word, by its stem."""
+        found: dict[str, list[Hit]] = defaultdict(list)
+        for phrase, hits in self.values.items():
+            if len(phrase) == 1 and phrase[0].isalpha() and len(phrase[0]) > 3:
+                found[stem(phrase[0])].extend(hit for hit in hits if hit.cost == 0)
+        return found
+
+    @cached_property
+    def parts(self) -> dict[str, list[tuple[Phrase, Hit]]]:
+        """Values of several words, by each of these words. Most questions need none of them."""
+        found: dict[str, list[tuple[Phrase, Hit]]] = defaultdict(list)
+        for phrase, hits in self.values.items():
+            if 1 < len(phrase) <= 12:
+                for word in {*phrase}:
+                    found[word].extend((phrase, hit) for hit in hits if hit.cost == 0)
+        return found
 
     @cached_property
     def spellings(self) -> dict[tuple[str, int], list[tuple[int, str, tuple[Hit, ...]]]]:
@@ -69,6 +85,16 @@ class Index:
         return frozenset(stem(word) for phrase in tables for word in phrase if len(word) > 4)
 
     @cached_property
+    def acts(self) -> dict[str, tuple[Meaning, ...]]:
+        """The tables that are named after what happens, by the stem of the verb: `repairs` for `repaired`."""
+        found: dict[str, tuple[Meaning, ...]] = {}
+        for phrase, meanings in self.names.items():
+            tables = tuple(m for m in meanings if m.column is None and not m.label and m.cost == 0)
+            if len(phrase) == 1 and tables and len(phrase[0]) > 3:
+                found[stem(phrase[0])] = tables
+        return found
+
+    @cached_property
     def name_spellings(self) -> dict[tuple[str, int], list[str]]:
         """The names of one word, by first letter and length."""
         found: dict[tuple[str, int], list[str]] = defaultdict(list)
@@ -84,8 +110,6 @@ class _Draft:
 
     names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]] = field(default_factory=lambda: defaultdict(dict))
     values: dict[Phrase, list[Hit]] = field(default_factory=lambda: defaultdict(list))
-    roots: dict[str, list[Hit]] = field(default_factory=lambda: defaultdict(list))
-    parts: dict[str, list[tuple[Phrase, Hit]]] = field(default_factory=lambda: defaultdict(list))
     done: int = 0
     """How many tables are in it."""
     whole: Index | None = None
@@ -116,10 +140,8 @@ def _finish(draft: _Draft) -> Index:
     longest = max((len(phrase) for phrase in (*draft.names, *draft.values)), default=1)
     listed = {phrase: tuple(sorted(found.values(), key=lambda m: m.cost)) for phrase, found in draft.names.items()}
     values = {phrase: tuple(found) for phrase, found in draft.values.items()}
-    roots = {root: tuple(found) for root, found in draft.roots.items()}
-    index = Index(listed, values, roots, {word: tuple(found) for word, found in draft.parts.items()}, min(longest, 8))
-    draft.names, draft.values, draft.roots, draft.parts = {}, {}, {}, {}
-    return index
+    draft.names, draft.values = {}, {}
+    return Index(listed, values, min(longest, 8))
 
 
 def _index_names(table: KnownTable, draft: _Draft) -> None:
@@ -140,14 +162,15 @@ def _add(names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]], phras
         names[phrase][slot] = meaning
 
 
-def _respelled(phrase: Phrase) -> Iterator[tuple[Phrase, int]]:
-    """Yield the phrase itself, written as one word, and with one word replaced by a synonym."""
-    yield phrase, 0
+@lru_cache(maxsize=50_000)
+def _respelled(phrase: Phrase) -> tuple[tuple[Phrase, int], ...]:
+    """Return the phrase itself, written as one word, and with one word replaced by a synonym."""
+    made = [(phrase, 0)]
     if len(phrase) > 1:
-        yield ("".join(phrase),), 0
+        made.append((("".join(phrase),), 0))
     for at, word in enumerate(phrase):
-        for other in alternatives(word):
-            yield (*phrase[:at], other, *phrase[at + 1 :]), SYNONYM
+        made += [((*phrase[:at], other, *phrase[at + 1 :]), SYNONYM) for other in alternatives(word)]
+    return tuple(made)
 
 
 def _table_phrases(table: KnownTable) -> Iterator[tuple[Phrase, int]]:
@@ -201,8 +224,9 @@ _FIRST_WORDS = frozenset("number total is has count n date other min max minimum
 def _abbreviated(name: Phrase) -> Iterator[tuple[Phrase, int]]:
     """Yield the name without the word for its kind: `city_name` is the city, `citation_num` the citations."""
     if len(name) > 1 and (name[-1] in GENERIC or name[-1] in MEASURES or len(name[-1]) == 1):
+        kind = SYNONYM if name[-1] in ("type", "code") else SUFFIX
         for phrase, cost in _respelled(name[:-1]):
-            yield phrase, cost + SUFFIX
+            yield phrase, cost + kind
     if len(name) > 1 and name[0] in ("number", "total", "is", "has", "count", "n"):
         rest = name[2:] if name[1] == "of" else name[1:]
         for phrase, cost in _respelled(rest):
@@ -235,16 +259,10 @@ def _index_values(table: KnownTable, draft: _Draft) -> None:
         for phrase, texts in spelled.items():
             if not phrase:
                 continue
-            hit = Hit(table.name, column.name, tuple(texts))
-            draft.values[phrase].append(hit)
+            draft.values[phrase].append(Hit(table.name, column.name, tuple(texts)))
             for name in place_names(texts[0], column.words) if len(phrase) < 5 else ():
                 if value_phrase(name) not in spelled:
                     draft.values[value_phrase(name)].append(Hit(table.name, column.name, tuple(texts), SUFFIX))
-            if len(phrase) == 1 and phrase[0].isalpha() and len(phrase[0]) > 3:
-                draft.roots[stem(phrase[0])].append(hit)
-            if 1 < len(phrase) <= 12:
-                for word in {*phrase}:
-                    draft.parts[word].append((phrase, hit))
 
 
 @lru_cache(maxsize=50_000)

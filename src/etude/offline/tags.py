@@ -222,6 +222,10 @@ def _best(
             return TaggedItem("u", token.text, token.low), 1
     if first and token.low == "where":
         return TaggedItem("u", token.text, token.low), 1
+    denied = token.kind == "word" and bool(before) and before[-1].tag == "x" and token.low.endswith(("ed", "ing"))
+    if denied and (acted := index.acts.get(stem(token.low))):
+        # "Bikes never repaired" have no repairs.
+        return TaggedItem("T", token.text, Name(token.text, acted), plural=True), 1
     readings: list[tuple[int, int, TaggedItem | None]] = []
     if days := _WEEKDAYS.get(token.base):
         readings.append((1, 1, TaggedItem("W", token.text, Condition("weekday", token.text, values=days))))
@@ -383,10 +387,10 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, i
         cost = meanings[0].cost
         text = " ".join(t.text for t in tokens[at : at + size])
         plural = span[-1].low != span[-1].base
-        equal = [m for m in meanings if m.cost == cost]
-        if plural and any(m.column is None and not m.label for m in equal):
+        near = [m for m in meanings if m.cost <= (cost + 1 if cost > 1 else cost)]
+        if plural and any(m.column is None and not m.label for m in near):
             # "Projects" are rows of the table, even if a column refers to a project.
-            meanings = (*sorted(meanings, key=lambda m: (m.cost, m.column is not None or m.label)),)
+            meanings = (*sorted(meanings, key=lambda m: (m not in near, m.column is not None or m.label, m.cost)),)
         tag = "C" if meanings[0].column is not None or meanings[0].label else "T"
         hits = index.values.get(tuple(t.low for t in span), ())
         item = TaggedItem(tag, text, Name(text, meanings), plural, hits=hits)
@@ -456,7 +460,7 @@ def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[T
         return TaggedItem("C", token.text, Name(token.text, meanings))
     if token.low in UNITS and (after_number or _in_unit(tokens, at)):
         return None
-    if hits := index.roots.get(stem(token.low)) if len(token.low) > 4 else None:
+    if hits := tuple(index.roots.get(stem(token.low), ())) if len(token.low) > 4 else ():
         listed = tuple(Hit(h.table, h.column, h.values, 2) for h in hits)
         return TaggedItem("V", token.text, Condition("value", token.text, hits=listed))
     if token.low in LINKING or (token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[:at])):

@@ -33,7 +33,7 @@ def guess_key(table: KnownTable) -> tuple[str, ...]:
     def rank(column: KnownColumn) -> int | None:
         last = column.words[-1] if column.words else ""
         about = column.words[:-1] in ((), table.words, table.words[-1:])
-        if last in ("id", "code", "key", "uuid") and about:
+        if last in ("id", "code", "key", "uuid", "number") and about:
             return 0
         if last.endswith("id") and column.name == first and column.kind == "number":
             return 1

@@ -49,7 +49,11 @@ ABBREVIATIONS = {
     "dist": "distance", "freq": "frequency", "info": "information", "pop": "population", "rev": "revenue",
     "dur": "duration", "fname": "first name", "lname": "last name", "doc": "document", "wt": "weight",
     "ht": "height", "ins": "insurance", "tot": "total", "cnt": "count", "usr": "user", "sess": "session",
-    "pub": "publication", "enr": "enrollment", "descr": "description", "stu": "student", "crs": "course",
+    "pub": "publication", "enr": "enrollment", "no": "number",
+    "mbr": "member", "mbrs": "member", "cd": "code", "dlv": "delivery", "grp": "group", "meth": "method",
+    "equip": "equipment", "stn": "station", "odo": "odometer", "moist": "moisture", "reg": "region",
+    "mfr": "manufacturer", "veh": "vehicle", "pax": "passengers", "nm": "name", "ttl": "total",
+    "descr": "description", "stu": "student", "crs": "course",
     "sch": "school",
     "bldg": "building", "hq": "headquarters", "nat": "nationality", "qtr": "quarter", "wk": "week", "mo": "month",
     "dest": "destination", "orig": "origin",
@@ -95,6 +99,20 @@ SYNONYMS: tuple[frozenset[str], ...] = tuple(
         "title name",
         "manufacturer maker",
         "user member",
+        "household home dwelling",
+        "aircraft plane airplane",
+        "photo photograph picture image",
+        "bike bicycle",
+        "car automobile",
+        "company firm business enterprise",
+        "job occupation profession",
+        "author writer",
+        "pupil student",
+        "match game fixture",
+        "club team",
+        "city town",
+        "road street",
+        "consumption usage",
         "visit checkin",
     )
 )
@@ -142,9 +160,18 @@ MEASURES = frozenset(
         "percent",
         "dollar",
         "euro",
+        "gbp",
+        "chf",
+        "ha",
+        "kwh",
+        "mwh",
+        "tonne",
+        "liter",
+        "litre",
+        "yn",
     ]
 )
-"""Last words of column names that name a unit."""
+"""Last words of column names that name a unit, or that the values are yes and no."""
 
 TRAILING = frozenset(
     [
