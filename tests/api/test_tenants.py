@@ -149,8 +149,9 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
             for kind in ("sql", "python", "plan", "ask")
             for reach in ({"dataset": dataset}, {"dataset": "shop", "thread_id": thread})
         ],
-        "/api/datasets": [{"name": dataset, "url": "postgresql://localhost/x"}, {}],
-        "/api/ingest/file": [{"name": dataset, "url": "postgresql://localhost/x"}],
+        "/api/datasets": [{}],
+        "/api/ingest/file": [{}],
+        "/api/databases": [{"name": dataset, "url": "postgresql://localhost/x"}],
         "/api/runs/{run_id}/feedback": [{"verdict": "wrong"}, {"verdict": "right"}],
         "/api/scripts/{script_id}/withdraw": [{}],
         "/api/learning/edits/{edit_id}/revert": [{}],
