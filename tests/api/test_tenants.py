@@ -298,6 +298,7 @@ def test_a_tool_of_an_mcp_client_is_its_tenant_s_too(scene: Scene) -> None:
         ("python", {"code": "1", "thread_id": scene.ours["thread_id"]}),
         ("ask", {"question": "x", "thread_id": scene.ours["thread_id"]}),
         ("log", {"text": "x", "run_id": scene.ours["run_id"]}),
+        ("judge_run", {"run_id": scene.ours["run_id"], "verdict": "wrong"}),
         ("agents_create", {"kind": "analyst", "config": {"source": scene.ours["dataset"], "goal": "x"}}),
         ("agents_list", {}),
         ("agents_show", {"agent_id": scene.ours["agent_id"]}),

@@ -79,8 +79,8 @@ async def upload_dataset(
     """Upload files as a dataset of the tenant: a form with one or more fields `file`, or one file as the body.
 
     Each file becomes one table or several. Its content decides how it is read, not its name. The body may be CSV, TSV,
-    JSON, Parquet, Excel, a SQLite or DuckDB database, a document (Markdown, HTML, text, PDF) as a table of its text, or a
-    folder of files as a zip archive.
+    JSON, Parquet, Excel, a SQLite or DuckDB database, a document (Markdown, HTML, text, PDF) as a table of its text,
+    or a folder of files as a zip archive.
     """
     with call.app.uploads.scratch() as folder:
         received = await receive_upload(call, request, folder, name)
