@@ -151,7 +151,6 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         ],
         "/api/datasets": [{}],
         "/api/ingest/file": [{}],
-        "/api/databases": [{"name": dataset, "url": "postgresql://localhost/x"}],
         "/api/runs/{run_id}/feedback": [{"verdict": "wrong"}, {"verdict": "right"}],
         "/api/scripts/{script_id}/withdraw": [{}],
         "/api/learning/edits/{edit_id}/revert": [{}],

@@ -19,7 +19,6 @@ from typing import Any
 
 import duckdb
 import httpx
-import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -29,7 +28,6 @@ from api.conftest import Running, listening
 from etude.api.server import create_app
 from etude.app import App
 from etude.store.identity import Identity
-from relay import relay_to_postgres
 from workbook import write_workbook
 
 SALES = b"region,day,amount\nnorth,2024-01-03,10\nsouth,2024-02-04,32\nnorth,2024-02-05,8\n"
@@ -500,48 +498,3 @@ def test_the_same_request_again_answers_the_same(live: Running) -> None:
     assert once.json() == twice.json()
     assert twice.headers["idempotency-replayed"] == "true"
     assert list(live.app.sources()) == ["sales"]
-
-
-# Databases by their URL.
-
-
-def test_a_database_is_added_only_if_the_operator_lists_it(home: Path, postgres_url: str) -> None:
-    with psycopg.connect(postgres_url) as db:
-        db.execute("CREATE TABLE stock (n int)")
-        name = db.info.dbname
-    with relay_to_postgres(postgres_url) as (relay, _):
-        crm = {"name": "crm", "url": f"postgresql://postgres:@127.0.0.1:{relay.port}/{name}"}
-        with serving(home) as client:
-            refused = client.post("/api/databases", json=crm)
-            assert (refused.status_code, refused.json()["code"]) == (403, "refused")
-            assert client.get("/api/datasets").json()["items"] == []
-        with serving(home, databases=[f"postgresql://127.0.0.1:{relay.port}/{name}"]) as client:
-            made = client.post("/api/databases", json=crm)
-            assert made.status_code == 201, made.text
-            assert made.json()["tables"][0]["columns"] == [{"name": "n", "type": "integer"}]
-            assert client.delete("/api/datasets/crm").status_code == 204
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql://user:x@elsewhere/crm",
-        "postgresql://user:x@db.internal:5433/crm",
-        "postgresql://user:x@db.internal/other",
-        "postgresql://db.internal/crm?host=elsewhere",
-        "postgresql://db.internal,elsewhere/crm",
-        "postgresql://elsewhere@db.internal@db.internal/crm",
-        "postgresql://user:x@elsewhere#@db.internal/crm",
-        "mysql://db.internal:5432/crm",
-        "postgresql:///crm?host=/run/postgresql",
-        "env:DATABASE_URL",
-        "file:///etc/passwd",
-        "/etc/passwd",
-        "https://db.internal/crm",
-    ],
-)
-def test_another_database_is_refused(home: Path, url: str) -> None:
-    with serving(home, databases=["postgresql://db.internal:5432/crm"]) as client:
-        refused = client.post("/api/databases", json={"name": "crm", "url": url})
-        assert refused.status_code in (403, 422), refused.text
-        assert client.get("/api/datasets").json()["items"] == []

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from etude.api.call import AdminCall, AnalystCall, ReaderCall
+from etude.api.call import AnalystCall, ReaderCall
 from etude.api.result_formats import RowSelection, as_json
 from etude.api.runs import SAME, IfNoneMatch, respond_with_etag
-from etude.api.schemas import DatabaseRequest, Dataset, Listing, QuestionList
+from etude.api.schemas import Dataset, Listing, QuestionList
 from etude.api.uploads import receive_upload
 from etude.catalog.model import SourceProfile
 from etude.entities import Catalog, RowPage, Table
 from etude.errors import Conflict, Invalid, NotFound
 from etude.limits import lower_limits
 from etude.sources.source_url import NAME
-from etude.uploads import UploadReport, report_catalog
+from etude.uploads import UploadReport
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -90,15 +90,6 @@ async def upload_dataset(
         report = await call.run_in_thread(call.app.uploads.add, received.files, chosen, by)
     response.headers["Location"] = f"/api/datasets/{report.name}/schema"
     return report
-
-
-@router.post("/databases", status_code=201, response_model=UploadReport)
-async def add_database(call: AdminCall, body: DatabaseRequest, response: Response) -> UploadReport:
-    """Add a database server by its URL, if the operator has listed it in `server.databases`."""
-    by = call.caller.key.name if call.caller.key else ""
-    catalog = await call.run_in_thread(call.app.add_database, body.name, body.url, body.tables, by)
-    response.headers["Location"] = f"/api/datasets/{body.name}/schema"
-    return report_catalog(body.name, catalog)
 
 
 @router.delete("/datasets/{dataset}", status_code=204, response_class=Response)

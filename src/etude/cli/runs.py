@@ -1,4 +1,4 @@
-"""`etude runs list|show|result|script|export|repair|replay|diff|feedback|scripts|uses|withdraw|delete|pin|unpin|pins`."""
+"""`etude runs`: list, show, export, replay, compare, judge, pin and delete runs; list and withdraw scripts."""
 
 from __future__ import annotations
 

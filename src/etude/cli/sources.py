@@ -113,7 +113,9 @@ def _run_remotely(options: argparse.Namespace) -> None:
             wanted |= {"tables": [t.strip() for t in options.tables.split(",")]} if options.tables else {}
             body = json.dumps(wanted).encode()
             headers = {"Content-Type": "application/json"}
-            _show_report(send(options.server, options.key, "POST", "/api/databases", body, headers), options.json)
+            _show_report(
+                send(options.server, options.key, "POST", "/api/datasets/connect", body, headers), options.json
+            )
         case "add":
             if options.tables or options.option or options.strict:
                 raise Invalid("An upload takes no options.", hint="Leave out --tables, --option and --strict.")
