@@ -196,7 +196,7 @@ class App:
         """Register a database for a remote caller, if the settings list it."""
         check_offered(url, self.settings.server.databases)
         granted = tuple(tables) if tables is not None else None
-        return self.add_source(name, SourceSpec(url=url, tables=granted, by=by or "a local user"))
+        return self.add_source(name, SourceSpec(url=url, tables=granted, by=by))
 
     def remove_source(self, name: str) -> None:
         """Remove an added source and its index. Its data stays, unless it was uploaded: then its files go as well."""

@@ -34,6 +34,7 @@ from etude.catalog.drift.change import Change
 from etude.entities import ENDED, AnswerBody, Entity, RowPage, Run, RunStatus, Table
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, problem
 from etude.fair_share import FairShare, hold_slot
+from etude.feedback import Feedback
 from etude.playbook import Playbook
 from etude.result import first_page
 from etude.runtime.answer import describe_answer
@@ -644,6 +645,17 @@ def log(
     return caller.report(fields)
 
 
+def judge_run(
+    caller: McpCaller,
+    run_id: str,
+    verdict: Annotated[Literal["right", "wrong"], Field(description="what the person says of the answer")],
+    comment: Annotated[str, Field(max_length=4000)] = "",
+) -> Feedback:
+    """Pass on a person's verdict on an answer. A wrong one is not given again."""
+    caller.app.store.run(run_id)
+    return caller.app.give_feedback(run_id, verdict, comment)
+
+
 def playbooks(caller: McpCaller) -> Playbooks:
     """Return lessons that measurably help. Read them before complex work."""
     return Playbooks(playbooks=caller.app.playbooks.approved())
@@ -770,6 +782,7 @@ TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
     (catalogs_show, "reader", True),
     (catalogs_compare, "reader", True),
     (log, "analyst", False),
+    (judge_run, "analyst", False),
     (playbooks, "reader", True),
     (agents_create, "analyst", False),
     (agents_list, "reader", True),

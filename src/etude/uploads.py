@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 PLACE = "uploads"
 """The folder of the object store that holds uploaded files."""
 SCHEME = "upload://"
+LOCAL = "a local user"
+"""Who adds a source on a server without keys."""
 MEDIA = "application/octet-stream"
 MOST_FILES = 100
 """The most files of one upload; more are uploaded as a zip archive."""
@@ -104,7 +106,7 @@ class Uploads:
         kept = [_measure(f, n, f"{place}/{at}") for at, (f, n) in enumerate(zip(files, names))]
         size = sum(file.size for file in kept)
         self._app.store.check_room(size)
-        spec = SourceSpec(url=f"{SCHEME}{upload}", kind=kind, uploaded=tuple(kept), by=by or "a local user")
+        spec = SourceSpec(url=f"{SCHEME}{upload}", kind=kind, uploaded=tuple(kept), by=by or LOCAL)
         with self._claimed(upload) as keep:
             for file, received in zip(kept, files):
                 self._app.objects.write_file(file.place, received.path, MEDIA)

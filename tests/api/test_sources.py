@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
 from etude.api.server import create_app
 from etude.app import App
 from etude.store.identity import Identity
+from relay import relay_to_postgres
 
 
 @pytest.fixture
@@ -72,3 +76,55 @@ def test_the_shop_is_opened_once(client: TestClient) -> None:
     assert client.post("/api/datasets/shop").status_code == 409
     answer = client.post("/api/ask", json={"question": "How many orders are there?", "dataset": "shop"}).json()
     assert "3,704" in answer["text"]
+
+
+@contextmanager
+def shared(home: Path, **settings: Any) -> Iterator[TestClient]:
+    """A server for others, and its administrator."""
+    with App(home=str(home), server=settings) as app:
+        _, key = Identity(app.store).create_key("boss", "admin")
+        headers = {"Authorization": f"Bearer {key}"}
+        with TestClient(create_app(app, keys_required=True), base_url="http://localhost", headers=headers) as client:
+            yield client
+
+
+def test_a_listed_database_is_connected(tmp_path: Path, postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as db:
+        db.execute("CREATE TABLE stock (n int)")
+        name = db.info.dbname
+    with relay_to_postgres(postgres_url) as (relay, _):
+        crm = {"name": "crm", "url": f"postgresql://postgres:@127.0.0.1:{relay.port}/{name}"}
+        with shared(tmp_path) as client:
+            refused = client.post("/api/datasets/connect", json=crm)
+            assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+            assert client.get("/api/datasets").json()["items"] == []
+        with shared(tmp_path, databases=[f"postgresql://127.0.0.1:{relay.port}/{name}"]) as client:
+            made = client.post("/api/datasets/connect", json=crm)
+            assert made.status_code == 201, made.text
+            assert made.json()["tables"][0]["columns"] == [{"name": "n", "type": "integer"}]
+            assert client.delete("/api/datasets/crm").status_code == 204
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:x@elsewhere/crm",
+        "postgresql://user:x@db.internal:5433/crm",
+        "postgresql://user:x@db.internal/other",
+        "postgresql://db.internal/crm?host=elsewhere",
+        "postgresql://db.internal,elsewhere/crm",
+        "postgresql://elsewhere@db.internal@db.internal/crm",
+        "postgresql://user:x@elsewhere#@db.internal/crm",
+        "mysql://db.internal:5432/crm",
+        "postgresql:///crm?host=/run/postgresql",
+        "env:DATABASE_URL",
+        "file:///etc/passwd",
+        "/etc/passwd",
+        "https://db.internal/crm",
+    ],
+)
+def test_another_database_than_the_listed_is_refused(tmp_path: Path, url: str) -> None:
+    with shared(tmp_path, databases=["postgresql://db.internal:5432/crm"]) as client:
+        refused = client.post("/api/datasets/connect", json={"name": "crm", "url": url})
+        assert refused.status_code in (403, 422), refused.text
+        assert client.get("/api/datasets").json()["items"] == []

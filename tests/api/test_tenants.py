@@ -149,8 +149,8 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
             for kind in ("sql", "python", "plan", "ask")
             for reach in ({"dataset": dataset}, {"dataset": "shop", "thread_id": thread})
         ],
-        "/api/datasets": [{"name": dataset, "url": "postgresql://localhost/x"}, {}],
-        "/api/ingest/file": [{"name": dataset, "url": "postgresql://localhost/x"}],
+        "/api/datasets": [{}],
+        "/api/ingest/file": [{}],
         "/api/runs/{run_id}/feedback": [{"verdict": "wrong"}, {"verdict": "right"}],
         "/api/scripts/{script_id}/withdraw": [{}],
         "/api/learning/edits/{edit_id}/revert": [{}],
@@ -297,6 +297,7 @@ def test_a_tool_of_an_mcp_client_is_its_tenant_s_too(scene: Scene) -> None:
         ("python", {"code": "1", "thread_id": scene.ours["thread_id"]}),
         ("ask", {"question": "x", "thread_id": scene.ours["thread_id"]}),
         ("log", {"text": "x", "run_id": scene.ours["run_id"]}),
+        ("judge_run", {"run_id": scene.ours["run_id"], "verdict": "wrong"}),
         ("agents_create", {"kind": "analyst", "config": {"source": scene.ours["dataset"], "goal": "x"}}),
         ("agents_list", {}),
         ("agents_show", {"agent_id": scene.ours["agent_id"]}),

@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import ValidationError
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.problems import HttpError
 from etude.api.result_formats import RowSelection, as_json
 from etude.api.runs import SAME, IfNoneMatch, respond_with_etag
-from etude.api.schemas import DatabaseRequest, Dataset, Listing, QuestionList
+from etude.api.schemas import Dataset, Listing, QuestionList
 from etude.api.uploads import receive_upload
 from etude.catalog.model import SourceProfile
 from etude.entities import Catalog, RowPage, Table
 from etude.errors import Conflict, Invalid, NotFound
 from etude.limits import lower_limits
 from etude.sources.source_url import NAME
-from etude.uploads import UploadReport, report_catalog
-from etude.validation import explain
+from etude.uploads import UploadReport
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -63,7 +60,6 @@ UPLOAD: dict[str, Any] = {
                 }
             },
             "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-            "application/json": {"schema": {"anyOf": [DatabaseRequest.model_json_schema(), {}]}},  # {}: a JSON file
         },
     }
 }
@@ -83,15 +79,9 @@ async def upload_dataset(
     """Upload files as a dataset of the tenant: a form with one or more fields `file`, or one file as the body.
 
     Each file becomes one table or several. Its content decides how it is read, not its name. The body may be CSV, TSV,
-    JSON, Parquet, Excel, a SQLite or DuckDB database, or a folder of files as a zip archive.
-
-    A JSON body without `?name=` adds a database server by its URL instead. That needs the role `admin`, and the
-    operator must have listed the database in `server.databases`.
+    JSON, Parquet, Excel, a SQLite or DuckDB database, a document (Markdown, HTML, text, PDF) as a table of its text,
+    or a folder of files as a zip archive.
     """
-    if name is None and request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
-        report = await _add_database(call, request)
-        response.headers["Location"] = f"/api/datasets/{report.name}/schema"
-        return report
     with call.app.uploads.scratch() as folder:
         received = await receive_upload(call, request, folder, name)
         # Without a form, the name is that of the file: a dataset's name is made from it unless it is one.
@@ -100,22 +90,6 @@ async def upload_dataset(
         report = await call.run_in_thread(call.app.uploads.add, received.files, chosen, by)
     response.headers["Location"] = f"/api/datasets/{report.name}/schema"
     return report
-
-
-async def _add_database(call: ApiCall, request: Request) -> UploadReport:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > call.app.settings.server.body:
-            raise HttpError(413, f"The body is larger than {call.app.settings.server.body:,} bytes.", "Send less.")
-    try:
-        wanted = DatabaseRequest.model_validate_json(body)
-    except ValidationError as error:
-        raise explain(error, "the request", model=DatabaseRequest, hint="To upload a file, add `?name=`.") from None
-    call.caller.require("admin")
-    by = call.caller.key.name if call.caller.key else ""
-    catalog = await call.run_in_thread(call.app.add_database, wanted.name, wanted.url, wanted.tables, by)
-    return report_catalog(wanted.name, catalog)
 
 
 @router.delete("/datasets/{dataset}", status_code=204, response_class=Response)

@@ -339,16 +339,6 @@ class FindingSummary(Entity):
     evidence: list[str]
 
 
-class DatabaseRequest(Body):
-    """A database server to add as a dataset."""
-
-    name: str = Field(min_length=1, max_length=200)
-    url: str = Field(min_length=1, max_length=4000, description="Such as postgresql://user:password@host/database.")
-    tables: Annotated[list[str], Field(min_length=1, max_length=5000)] | None = Field(
-        default=None, description="Grant only these tables; all by default."
-    )
-
-
 class Dataset(Entity):
     """A dataset in a list, without its URL."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Response
 from pydantic import Field
 
 from etude.api.call import AdminCall, AnalystCall
 from etude.api.schemas import Body
-from etude.entities import Catalog, SourceSpec
+from etude.entities import SourceSpec
 from etude.errors import Forbidden
 from etude.sample import write_shop
 from etude.sources.source_url import name_for
-from etude.uploads import ReceivedFile, UploadedColumn, UploadedTable, UploadReport
+from etude.uploads import LOCAL, ReceivedFile, UploadReport, report_catalog
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -27,13 +27,20 @@ class ConnectRequest(Body):
 
     url: str = Field(min_length=1, max_length=4000)
     name: str | None = Field(default=None, min_length=1, max_length=200, description="Made from the URL by default.")
+    tables: Annotated[list[str], Field(min_length=1, max_length=5000)] | None = Field(
+        default=None, description="Grant only these tables; all by default."
+    )
 
 
 @router.post("/datasets/connect", status_code=201, response_model=UploadReport)
 async def connect_dataset(call: AdminCall, body: ConnectRequest, response: Response) -> UploadReport:
-    """Add a source by its URL, after checking that it opens. Only the owner of a server without keys may do this."""
+    """Add a source by its URL, after checking that it opens.
+
+    The owner of a server without keys may add any. On a server for others, only the databases that its operator has
+    listed in `server.databases` can be added.
+    """
     # A URL reaches every host and file that the server reaches: on a shared server, that is for its operator to decide.
-    if not call.server.access_control.local:
+    if not call.server.access_control.local and not call.app.settings.server.databases:
         raise Forbidden(
             "On a server for others, only its operator connects databases.",
             hint="Run `etude sources add NAME URL` there.",
@@ -46,8 +53,11 @@ async def connect_dataset(call: AdminCall, body: ConnectRequest, response: Respo
 def _connect(call: ApiCall, body: ConnectRequest) -> UploadReport:
     url = body.url.strip()
     name = body.name or _free_name(call, name_for(url))
-    catalog = call.app.add_source(name, SourceSpec(url=url))
-    return _report(name, catalog)
+    by = call.caller.key.name if call.caller.key else LOCAL
+    if not call.server.access_control.local:
+        return report_catalog(name, call.app.add_database(name, url, body.tables, by))
+    tables = tuple(body.tables) if body.tables is not None else None
+    return report_catalog(name, call.app.add_source(name, SourceSpec(url=url, tables=tables, by=by)))
 
 
 def _free_name(call: ApiCall, wanted: str) -> str:
@@ -73,15 +83,3 @@ def _open_shop(call: ApiCall) -> UploadReport:
         write_shop(folder)
         files = [ReceivedFile(path.name, path) for path in sorted(folder.iterdir()) if path.is_file()]
         return call.app.uploads.add(files, SHOP, by)
-
-
-def _report(name: str, catalog: Catalog) -> UploadReport:
-    tables = [
-        UploadedTable(
-            name=table.name,
-            rows=table.row_count,
-            columns=[UploadedColumn(name=column.name, type=column.type) for column in table.columns],
-        )
-        for table in catalog.tables
-    ]
-    return UploadReport(name=name, kind=catalog.kind, bytes=0, tables=tables, notes=[*catalog.notes, *catalog.warnings])

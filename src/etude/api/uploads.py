@@ -28,7 +28,7 @@ BATCH = 1 << 20
 """Bytes that are gathered before they are written, so that a large file needs few writes."""
 MOST_HEAD = 8 << 10
 """The most bytes of the head of a part."""
-MOST_FIELD = 1000
+MOST_FIELD = 200
 """The most bytes of a field that is not a file."""
 
 

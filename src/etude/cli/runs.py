@@ -1,4 +1,4 @@
-"""`etude runs list|show|result|script|export|repair|replay|diff|scripts|uses|withdraw|delete|pin|unpin|pins`."""
+"""`etude runs`: list, show, export, replay, compare, judge, pin and delete runs; list and withdraw scripts."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ EXAMPLES = (
     "etude runs repair run_01...",
     "etude runs replay run_01...",
     "etude runs diff run_01... run_02...",
+    "etude runs feedback run_01... wrong --comment 'net of tax'",
     "etude runs scripts",
     'etude runs pin run_01... --reason "audit 2026"',
     "etude runs delete run_01...",
@@ -67,6 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     diff = verbs.add_parser("diff", help="say why two runs differ, and show the rows that moved")
     diff.add_argument("first", help="the id of a run")
     diff.add_argument("second", help="the id of another")
+    feedback = verbs.add_parser("feedback", help="say whether an answer is right; a wrong one is not given again")
+    feedback.add_argument("run", help="its id, or the beginning of it")
+    feedback.add_argument("verdict", choices=("right", "wrong"))
+    feedback.add_argument("--comment", default="", help="why, for the record")
     scripts = verbs.add_parser("scripts", help="list the scripts that answer questions again")
     scripts.add_argument("--limit", type=int, default=20)
     withdraw = verbs.add_parser("withdraw", help="let a script answer nothing any more, and list what it answered")
@@ -90,7 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument("run", help="its id, or the beginning of it")
     pins = verbs.add_parser("pins", help="list the pinned runs")
     pins.add_argument("--limit", type=int, default=50)
-    for each in (listing, show, export, repair, again, diff, scripts, withdraw, uses, delete, pin, unpin, pins):
+    lists = (listing, scripts, uses, pins)
+    for each in (*lists, show, export, repair, again, diff, feedback, withdraw, delete, pin, unpin):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -107,6 +113,7 @@ def run(options: argparse.Namespace) -> int:
         "repair": _repair,
         "replay": _replay,
         "diff": _diff,
+        "feedback": _feedback,
         "scripts": _scripts,
         "uses": _uses,
         "withdraw": _withdraw,
@@ -319,6 +326,16 @@ def _diff(app: App, options: argparse.Namespace) -> None:
     else:
         sys.stdout.write(f"result    {printable(found.moved.sentence)}\n")
         _print_moved(found.moved)
+
+
+def _feedback(app: App, options: argparse.Namespace) -> None:
+    given = app.give_feedback(options.run, options.verdict, options.comment)
+    if options.json:
+        sys.stdout.write(given.model_dump_json() + "\n")
+        return
+    sys.stdout.write(f"{given.run_id} is noted as {given.verdict}.\n")
+    for script in given.suspended:
+        sys.stdout.write(f"{script} is suspended.\n")
 
 
 def _scripts(app: App, options: argparse.Namespace) -> None:

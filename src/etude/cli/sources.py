@@ -1,4 +1,4 @@
-"""`etude sources add|list|show|describe|remove`."""
+"""`etude sources add|list|show|describe|questions|remove`."""
 
 from __future__ import annotations
 
@@ -54,10 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = describe.add_mutually_exclusive_group(required=True)
     text.add_argument("text", nargs="?", help="the description; it replaces the one before")
     text.add_argument("--withdraw", action="store_true", help="remove the description, whoever wrote it")
+    questions = verbs.add_parser("questions", help="print questions to start with, each of which was tried")
+    questions.add_argument("name", help="a name, a path or a URL")
+    questions.add_argument("--limit", type=int, default=3, metavar="N", help="at most N questions (3)")
     remove = verbs.add_parser("remove", help="remove a source; its data stays")
     remove.add_argument("name")
     listing = verbs.add_parser("list", help="list the named sources")
-    for each in (add, show, describe, remove, listing):
+    for each in (add, show, describe, questions, remove, listing):
         each.add_argument("--tenant", default="main", help="the tenant of the source (main)")
         each.add_argument("--json", action="store_true", help="print JSON")
     for each in (add, remove, listing):
@@ -83,9 +86,18 @@ def run(options: argparse.Namespace) -> None:
                 show_catalog(_waiting(app, options.name, lambda: app.catalog(options.name)), options.json)
             case "describe":
                 _describe(app, options)
+            case "questions":
+                _print_questions(app, options)
             case "remove":
                 app.remove_source(options.name)
                 sys.stderr.write(f"removed {printable(options.name)}\n")
+
+
+def _print_questions(app: App, options: argparse.Namespace) -> None:
+    with Progress(f"reading {redact(options.name)}") as progress:
+        app.pool.on_load = progress
+        found = app.suggest_questions(options.name, options.limit)
+    sys.stdout.write(json.dumps(found) + "\n" if options.json else "".join(f"{printable(q)}\n" for q in found))
 
 
 def _run_remotely(options: argparse.Namespace) -> None:
@@ -101,7 +113,9 @@ def _run_remotely(options: argparse.Namespace) -> None:
             wanted |= {"tables": [t.strip() for t in options.tables.split(",")]} if options.tables else {}
             body = json.dumps(wanted).encode()
             headers = {"Content-Type": "application/json"}
-            _show_report(send(options.server, options.key, "POST", "/api/datasets", body, headers), options.json)
+            _show_report(
+                send(options.server, options.key, "POST", "/api/datasets/connect", body, headers), options.json
+            )
         case "add":
             if options.tables or options.option or options.strict:
                 raise Invalid("An upload takes no options.", hint="Leave out --tables, --option and --strict.")

@@ -241,7 +241,10 @@ def _copy_named(app: App, place: Objects) -> dict[str, CopiedFile]:
         for name in new:
             # It was removed since it was listed.
             with suppress(NotFound):
-                copied[name] = _keep_bytes(place, objects.read(name))
+                path = objects.file_path(name)
+                # An uploaded file may be large, so it is copied in parts.
+                data = path if path is not None and path.is_file() else objects.read(name)
+                copied[name] = CopiedFile(**_keep(place, data))
         if not any(name in copied for name in new):
             break
     return copied

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
-from etude.errors import Invalid, LimitExceeded, Unavailable
+from etude.errors import Invalid, LimitExceeded
 from etude.sources.files.report import LoadReport
 
 MARKDOWN = (".md", ".markdown")
@@ -154,7 +154,9 @@ def _pdf_pages(path: str) -> Iterator[Part]:
     try:
         import pypdf
     except ImportError:
-        raise Unavailable("Reading PDF needs the package `pypdf`.", hint="pip install 'etude[search]'") from None
+        raise Invalid(
+            f"`{path}` is a PDF, which is read only if `pypdf` is installed.", hint="pip install 'etude[search]'"
+        ) from None
     try:
         reader = pypdf.PdfReader(path)
         pages = len(reader.pages)
