@@ -72,7 +72,7 @@ SCRIPTED = [
                         "name": "execute_sql",
                         "arguments": {
                             "dataset": NAME,
-                            "query": f"SELECT {column}, count(*) AS orders FROM orders GROUP BY ALL ORDER BY orders DESC",
+                            "query": f"SELECT {column}, count(*) AS orders FROM orders GROUP BY ALL ORDER BY ALL",
                         },
                     }
                 ]
