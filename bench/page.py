@@ -175,7 +175,7 @@ def _write_long_run(server: PageServer) -> str:
     run_id = new_id("run")
     with App(Settings(home=server.home / "etude")) as app:
         seq = app.store.append(
-            run_id, RunQueued(kind="ask", text="A long investigation"), RunStarted(worker="bench"), expect=0
+            run_id, RunQueued(kind="ask", text="A long investigation"), RunStarted(worker=app.store.worker_id), expect=0
         )
         for start in range(0, STEPS, 500):
             batch: list[Event] = []

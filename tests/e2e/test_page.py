@@ -522,6 +522,20 @@ def test_everything_by_keyboard(visit: Visit) -> None:
     expect(page.locator(".says")).to_have_text("Then it is that year.")
 
 
+def test_one_box_searches_everything(visit: Visit) -> None:
+    page = visit("#/system")
+    page.keyboard.press("/")
+    box = page.get_by_role("combobox", name="Search everything")
+    box.fill("unit price")
+    found = page.get_by_role("listbox", name="Found").get_by_role("option")
+    expect(found.filter(has_text="order_lines.unit_price")).to_be_visible()
+    page.get_by_role("group", name="Only").get_by_role("button", name="Playbooks").click()
+    expect(found.filter(has_text="order_lines.unit_price")).to_have_count(0)
+    page.get_by_role("group", name="Only").get_by_role("button", name="Data").click()
+    found.filter(has_text="order_lines.unit_price").click()
+    expect(page.get_by_role("heading", name="order_lines")).to_be_visible()
+
+
 def test_on_a_phone(visit: Visit) -> None:
     page = visit(width=390)
     ask(page, "orders by status on a phone")

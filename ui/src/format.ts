@@ -16,6 +16,7 @@ export function short(value: number): string {
 }
 
 export function duration(ms: number): string {
+  if (ms === 0) return "0 ms";
   if (ms < 1) return `${ms.toFixed(1)} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;

@@ -61,7 +61,27 @@ metadata:
 2. Leave out no status unless the question names one.
 3. Say if a column that you group by has nulls, and how many.
 """
-COUNTRIES = ("DE", "FR", "ES", "PL", "SE", "US", "JP")
+COUNTED = ("status", "channel", "discount_percent")
+SCRIPTED = [
+    {
+        "asked": f"orders by {column}",
+        "turns": [
+            {
+                "calls": [
+                    {
+                        "name": "execute_sql",
+                        "arguments": {
+                            "dataset": NAME,
+                            "query": f"SELECT {column}, count(*) AS orders FROM orders GROUP BY ALL ORDER BY ALL",
+                        },
+                    }
+                ]
+            },
+            {"text": "The table has the orders of each."},
+        ],
+    }
+    for column in COUNTED
+]
 PATIENCE_S = 30.0
 ATTACK = "SELECT * FROM read_csv('/etc/passwd')"
 EXAMPLES = (
@@ -116,12 +136,17 @@ def _leave_at_work(app: App) -> None:
 
     if not any(agent.id == WATCHER for agent in app.agents.list().items):
         app.agents.create("watch", {"source": NAME, "sql": WATCHED, "every_s": 60}, WATCHER)
-    with tempfile.TemporaryDirectory(prefix="etude-playbook-") as folder:
-        file = Path(folder, "SKILL.md")
-        file.write_text(PLAYBOOK, encoding="utf-8")
-        app.playbooks.add(file)
-    for country in COUNTRIES:  # drawn by lot whether each of them is shown the playbook
-        app.ask(NAME, f"How many orders by channel are from {country}?", model="offline", fresh=True)
+    with tempfile.TemporaryDirectory(prefix="etude-demo-") as folder:
+        skill, script = Path(folder, "SKILL.md"), Path(folder, "script.json")
+        skill.write_text(PLAYBOOK, encoding="utf-8")
+        app.playbooks.add(skill)
+        # Only models are shown playbooks, so a model that plays a script asks here.
+        script.write_text(json.dumps(SCRIPTED), encoding="utf-8")
+        thread = None
+        for column in COUNTED * 2:  # drawn by lot for each of them whether it is shown the playbook
+            question = f"Count the orders by {column}"
+            answer = app.ask(NAME, question, model=f"scripted:{script}", thread_id=thread, fresh=True)
+            thread = answer.thread_id
 
 
 def _serve() -> None:

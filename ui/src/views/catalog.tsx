@@ -179,7 +179,7 @@ function TablePage({ dataset, table, onSaved }: { dataset: string; table: TableP
       <Description dataset={dataset} table={table.name} column={null} text={table.description ?? ""} fallback={table.comment ?? ""} onSaved={onSaved} />
       <div class="acts"><a class="button" href={link("ask", { q: question, dataset })}>Ask about this table</a></div>
       {table.error && <p class="fail-line">{table.error}</p>}
-      {table.notes?.map((note) => <p class="note" key={note}>{note}</p>)}
+      {table.notes?.map((note) => <p class="note" key={note}><Words text={note} /></p>)}
       {(table.foreign_keys?.length ?? 0) > 0 && (
         <section class="sect">
           <h2>Refers to</h2>
