@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+import time
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,31 @@ def test_the_store_shows_no_part_of_a_password(url: str) -> None:
     with pytest.raises(Invalid, match="not a valid Postgres URL") as caught:
         PostgresStore(url)
     assert "SEC" not in caught.value.message + caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select '" + "a" * 1_000_000 + "'",
+        "_secret" * 100_000,
+        "file://x?" + "?secret" * 100_000,
+        "a://" * 200_000,
+        "password" + " " * 500_000,
+    ],
+    ids=["one word", "names", "parameters", "marks", "blanks"],
+)
+def test_a_long_text_takes_time_in_proportion(text: str) -> None:
+    started = time.process_time()
+    redact(text)
+    assert time.process_time() - started < 20  # quadratic time would be hours
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("at a" + "b" * 100 + "postgresql://ann:pw@db/x", "at a" + "b" * 100 + "postgresql://ann:***@db/x"),
+        ("x ://u:pw@h and 9+http://u:pw@h/x", "x ://u:pw@h and 9+http://***@h/x"),
+    ],
+)
+def test_the_scheme_of_a_url_ends_where_its_letters_do(text: str, shown: str) -> None:
+    assert redact(text) == shown

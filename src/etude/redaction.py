@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 MASK = "***"
@@ -14,16 +14,20 @@ _SECRET = re.compile(
 )
 _LOCAL = ("file", "sqlite", "duckdb")
 """Their URLs are paths of this machine, in which `@`, `?` and `#` have no meaning."""
-_LOCAL_SECRET = re.compile(r"([?&][^=&]*(?:secret|password|pwd|token|key)[^=&]*=)[^&]+", re.IGNORECASE)
+_LOCAL_PARAMETER = re.compile(r"([?&])([^=&?]*)=([^&]+)")
+_LOCAL_SECRET = re.compile(r"secret|password|pwd|token|key", re.IGNORECASE)
 _WEB = ("http", "https", "s3")
 _HARMLESS = ("sslmode", "region", "connect_timeout", "ssl_disabled", "ssl_verify_cert", "ssl_verify_identity")
 """Query parameters whose values are shown; the values of all others are masked, because any name can hold a secret."""
 _URL = re.compile(r"([a-z][a-z0-9+.:-]*)://", re.IGNORECASE)
 _USER = re.compile(r"[\w.%+-]*")
 _PARAMETER = re.compile(r"([\w.\[\]-]{1,60})=(.*[^=].*)", re.DOTALL)
-_HIDING = re.compile(
-    rf"{_URL.pattern}[^\s\"'`<>]*[^\s\"'`<>.,;:)\]}}]"
-    r"|(?P<name>(?:\b|_)(?:password|passwd|passphrase|pwd|secret\w*|token|(?:api|access|secret)_?key)\s*=\s*)"
+# Texts come from anyone and may be megabytes: each expression must take time in proportion to them. So the scheme of a
+# URL is looked for backwards from `://`, and names have a greatest length.
+_MARK = re.compile(r"://[^\s\"'`<>]*[^\s\"'`<>.,;:)\]}]")
+_SCHEME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.:-")
+_NAMED = re.compile(
+    r"(?P<name>(?:\b|_)(?:password|passwd|passphrase|pwd|secret\w{0,60}|token|(?:api|access|secret)_?key)\s{0,20}=\s{0,20})"
     r"(?:'(?:[^'\\]|\\.)*(?:'|$)|\"(?:[^\"\\]|\\.)*(?:\"|$)|\{[^}]*(?:\}|$)|(?:\\.|[^\s`\\])+)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -46,14 +50,37 @@ def redact(text: str) -> str:
     """
     if _URL.match(text):
         return _redact_url(text)
-    return _HIDING.sub(lambda found: found["name"] + MASK if found["name"] else _redact_url(found[0]), text)
+    pieces, end = [], 0
+    for start, stop in _find_urls(text):
+        if start >= end:
+            pieces += [_hide_named(text[end:start]), _redact_url(text[start:stop])]
+            end = stop
+    return "".join([*pieces, _hide_named(text[end:])])
+
+
+def _find_urls(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where URLs in a text start and end."""
+    end = 0
+    for found in _MARK.finditer(text):
+        start = found.start()
+        while start > end and text[start - 1] in _SCHEME:
+            start -= 1
+        while start < found.start() and not text[start].isalpha():
+            start += 1
+        end = found.end()
+        if start < found.start():
+            yield start, end
+
+
+def _hide_named(text: str) -> str:
+    return _NAMED.sub(rf"\g<name>{MASK}", text)
 
 
 def _redact_url(url: str) -> str:
     scheme, _, rest = url.partition("://")
     kind = scheme.lower().rpartition(":")[2]
     if kind in _LOCAL:
-        return _LOCAL_SECRET.sub(rf"\1{MASK}", url)
+        return _LOCAL_PARAMETER.sub(_redact_local, url)
     if "@" in rest[len(re.split(r"[?#]", rest, maxsplit=1)[0]) :]:
         return f"{scheme}://{MASK}"  # a `?` in a password and an `@` in a query look alike
     user = ""
@@ -66,6 +93,11 @@ def _redact_url(url: str) -> str:
     place, question_mark, query = rest.partition("?")
     parts = [part if part in "&;" else _redact_parameter(part) for part in re.split(r"([&;])", query)]
     return f"{scheme}://{user}{place}{question_mark}{''.join(parts)}{hash_mark}{MASK if fragment else ''}"
+
+
+def _redact_local(found: re.Match[str]) -> str:
+    mark, name, value = found.groups()
+    return f"{mark}{name}={MASK if _LOCAL_SECRET.search(name) else value}"
 
 
 def _redact_parameter(part: str) -> str:

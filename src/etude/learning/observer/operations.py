@@ -58,7 +58,8 @@ def read_operations(store: Store, since: timedelta = timedelta(days=1)) -> list[
 
 
 def _short(text: object) -> str:
-    return redact(str(text or ""))[:SHORT]
+    # Cut first, with room for what redaction makes shorter: only the beginning is kept, and a text may be megabytes.
+    return redact(str(text or "")[: 10 * SHORT])[:SHORT]
 
 
 def _of_runs(store: Store, after: datetime) -> Iterator[Operation]:
