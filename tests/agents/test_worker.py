@@ -106,7 +106,7 @@ def test_an_error_is_retried_and_then_recorded(agents: Agents, work: Work, scrip
     assert (ended.state, ended.attempts, ended.last_error) == ("failed", 3, "No.")
     assert agents.get("a").last_error == "No."
     assert [s.outcome for s in agents.steps("a")] == ["ok", "error", "error", "error"]
-    assert agents.get("a").status == "active"
+    assert agents.get("a").status == "error"
 
 
 def test_every_try_of_an_action_has_the_same_key(agents: Agents, work: Work, script: type[Script]) -> None:
