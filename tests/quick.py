@@ -45,6 +45,7 @@ SLOW = (
     "models/test_local.py",
     "models/test_protocols.py",
     "models/test_provider.py",
+    "offline/test_battery.py",
     "offline/test_trace.py",
     "operations",
     "offline/test_vocabulary.py",

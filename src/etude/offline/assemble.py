@@ -683,7 +683,8 @@ class _Builder(Ratios):
             measured = self._measured(rank.by).column
             assert measured is not None  # noqa: S101 - for the type checker
             return measured
-        beside = [self.vocabulary.table(name) for name in self._referred_tables(table.name)]
+        # Not those that the question names: the largest player is not the one of the largest team.
+        beside = [self.vocabulary.table(n) for n in self._referred_tables(table.name) if n not in self.nouns]
         dates = [c for c in table.columns if c.kind in ("date", "timestamp") and not TECHNICAL & {*c.words}]
         if rank.text.lower().startswith(TEMPORAL) and dates:
             beside = []  # a date of its own says more than one of another table

@@ -62,7 +62,7 @@ RISKS: dict[str, float] = {
 
 
 def confidence_of(risks: Sequence[str]) -> float:
-    """Return the share of right answers among readings with these risks, as it was measured."""
+    """Return the estimated share of right answers among readings with these risks."""
     odds = BASE + sum(RISKS.get(risk, 0.0) for risk in risks)
     return round(1 / (1 + math.exp(-odds)), 3)
 

@@ -43,7 +43,7 @@ class Understanding:
 
     @property
     def confidence(self) -> float:
-        """The share of right answers among readings like this one, as it was measured."""
+        """How often readings like this one were right on the databases on which the rules were developed."""
         return confidence_of(self.risks)
 
 

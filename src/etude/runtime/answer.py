@@ -65,7 +65,7 @@ class Answer:
     reading: str = ""
     """How the rules understood the question; empty if a model answered."""
     confidence: float | None = None
-    """The share of right answers among those that the rules give at least this confidence; None from a model."""
+    """How likely the rules think that they understood the question, from 0 to 1; None if a model answered."""
     unverified: tuple[str, ...] = ()
     """Numbers in the text that no result contains."""
     results: tuple[tuple[str, Result], ...] = ()
