@@ -100,6 +100,7 @@ SLOW = (
     "test_result.py",
     "test_runs.py",
     "test_telemetry.py",
+    "test_uploads.py",
 )
 """Folders and files in which a test typically starts processes, sandboxes or servers. They are not even imported."""
 SERVERS = frozenset({"postgres_server", "mariadb_server", "s3_server", "server", "browser"})

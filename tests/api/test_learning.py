@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from etude.api.server import create_app
 from etude.app import App
+from etude.catalog.storage.annotations import Annotations
 from etude.entities import SourceSpec
 from etude.errors import EtudeError
 from etude.learning.edits.merge import merge
@@ -158,3 +159,10 @@ def test_a_description_keeps_its_author(app: App, client: TestClient) -> None:
     assert (told["columns"]["amount"]["description"], told["columns"]["amount"]["by"]) == ("In euros.", "a local user")
     profile = client.get("/api/datasets/sales/profile").json()["tables"][0]
     assert profile["description"] == "Orders."
+    # A text that another way of writing gives has no author, or its own, but never the one before.
+    app.annotate("sales", Annotations.model_validate({"tables": {"sales": {"description": "Orders of 2024."}}}))
+    assert app.annotations("sales")["tables"]["sales"] | {"columns": {}} == {
+        "description": "Orders of 2024.",
+        "by": None,
+        "columns": {},
+    }

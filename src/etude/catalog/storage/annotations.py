@@ -98,7 +98,10 @@ S = TypeVar("S", ColumnNote, TableNote)
 
 
 def _over(under: N, over: N) -> N:
-    return under.model_copy(update={name: getattr(over, name) for name in over.model_fields_set})
+    given = {name: getattr(over, name) for name in over.model_fields_set}
+    if "description" in given and not isinstance(under, Annotations):
+        given.setdefault("by", None)  # the author of another text did not write this one
+    return under.model_copy(update=given)
 
 
 def annotate(profile: SourceProfile, annotations: dict[str, Any] | Annotations) -> SourceProfile:
@@ -190,7 +193,8 @@ def describe(app: App, source: Source, name: str, text: str | None) -> str | Non
     body: dict[str, Any] = {"description": text}
     if column is not None:
         body = {"columns": {column: body}}
-    put_annotations(app, source, parse_annotations({"tables": {table.name: body}}, "The description"))
+    note = parse_annotations({"tables": {table.name: body}}, "The description")
+    put_annotations(app, source, sign(note, "a local user"))
     return text
 
 
