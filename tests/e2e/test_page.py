@@ -524,6 +524,7 @@ def test_everything_by_keyboard(visit: Visit) -> None:
 
 def test_one_box_searches_everything(visit: Visit) -> None:
     page = visit("#/system")
+    expect(page.get_by_role("heading", name="Working")).to_be_visible()
     page.keyboard.press("/")
     box = page.get_by_role("combobox", name="Search everything")
     box.fill("unit price")

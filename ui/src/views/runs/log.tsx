@@ -5,12 +5,12 @@ import type { Entry } from "../../types";
 
 const ROW = 26;
 
-export function Log({ runId, live }: { runId: string; live: boolean }) {
+/** The entries of a run's log as they are read; null reads nothing. It need not wait for the run itself. */
+export function useEntries(runId: string | null): Entry[] {
   const [entries, setEntries] = useState<Entry[]>([]);
-  const [open, setOpen] = useState<number | null>(null);
-  const [top, setTop] = useState(0);
-  const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
+    setEntries([]);
+    if (runId === null) return;
     const abort = new AbortController();
     const read: Entry[] = [];
     let frame = 0;
@@ -25,7 +25,14 @@ export function Log({ runId, live }: { runId: string; live: boolean }) {
       abort.abort();
       cancelAnimationFrame(frame);
     };
-  }, [runId, live]);
+  }, [runId]);
+  return entries;
+}
+
+export function Log({ entries }: { entries: Entry[] }) {
+  const [open, setOpen] = useState<number | null>(null);
+  const [top, setTop] = useState(0);
+  const box = useRef<HTMLDivElement>(null);
   const height = 620;
   const first = Math.max(0, Math.floor(top / ROW) - 10);
   const shown = entries.slice(first, first + Math.ceil(height / ROW) + 20);

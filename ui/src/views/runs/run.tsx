@@ -13,7 +13,7 @@ import { ENDED, type Figure, type Run } from "../../types";
 import { ResultPane } from "../ask/result_pane";
 import { Turn } from "../ask/turn";
 import { Compare } from "./compare";
-import { Log } from "./log";
+import { Log, useEntries } from "./log";
 import { ProofReport, ReplayButton, useReplay } from "./proof";
 import { Timeline } from "./timeline";
 
@@ -24,6 +24,7 @@ export function RunDetail({ runId, view, other }: { runId: string; view: string 
   const live = useRun(runId);
   const [figure, setFigure] = useState<Figure | null>(null);
   const shown: View = view && view in VIEWS ? (view as View) : "answer";
+  const entries = useEntries(shown === "log" ? runId : null);
   const run = live.run;
   const replaying = useReplay(run);
   if (live.error) return <main class="detail" id="content"><h1 class="away">Run</h1><Failure error={live.error} again={live.reload} /></main>;
@@ -48,7 +49,7 @@ export function RunDetail({ runId, view, other }: { runId: string; view: string 
           onFigure={(_run, found) => { setFigure(found); go(link("runs", run.id, { view: "result" })); }} />
       )}
       {shown === "timeline" && <Timeline run={run} />}
-      {shown === "log" && <Log runId={run.id} live={!ENDED.has(run.status)} />}
+      {shown === "log" && <Log entries={entries} />}
       {shown === "result" && <><h2 class="away">Result</h2><ResultPane run={run} figure={figure} onFigure={setFigure} /></>}
       {shown === "script" && <Script run={run} />}
       {shown === "compare" && <Compare run={run} other={other} />}
