@@ -31,7 +31,7 @@ from etude.search.documents import (
 )
 from etude.search.embeddings import Embeddings, open_embeddings
 from etude.search.files import find_files, read_files
-from etude.search.publication import Manifest, Publication, check_backend
+from etude.search.publication import IndexManifest, Publication, check_backend
 from etude.search.ranking import Ranked, cut_snippet, fuse
 from etude.search.results import BuiltIndex, IndexInfo, RankPart, SearchHit, SearchPage, Why
 from etude.search.terms import query_terms, terms_of
@@ -139,7 +139,7 @@ class Indexes:
             with suppress(EtudeError):
                 publication.remove_version(version)
             raise
-        made = Manifest(
+        made = IndexManifest(
             version=version,
             backend=backend,
             embeddings=identity,
@@ -235,7 +235,7 @@ class Indexes:
                 return "exact"
         return chosen
 
-    def _known(self, publication: Publication, last: Manifest | None) -> dict[str, str]:
+    def _known(self, publication: Publication, last: IndexManifest | None) -> dict[str, str]:
         """Return the fingerprints of the documents of the last version, by id."""
         known: dict[str, str] = {}
         if last is not None:
@@ -245,7 +245,7 @@ class Indexes:
         return known
 
     def _old_vectors(
-        self, publication: Publication, last: Manifest | None, identity: str | None, rebuild: bool
+        self, publication: Publication, last: IndexManifest | None, identity: str | None, rebuild: bool
     ) -> Iterator[tuple[list[str], Any]]:
         """Yield fingerprints with their vectors from the last version, unless another model made them."""
         if last is None or rebuild or identity is None or last.embeddings != identity:
@@ -256,7 +256,7 @@ class Indexes:
 
     # Opening.
 
-    def find(self, source: str | Source) -> Manifest | None:
+    def find(self, source: str | Source) -> IndexManifest | None:
         """Return the valid version of the index of a source; None if there is none."""
         return Publication(self._app, self._app.source(source)).read()
 
@@ -267,7 +267,7 @@ class Indexes:
             self._opened.pop(publication.root, None)
         publication.remove()
 
-    def _open(self, publication: Publication, manifest: Manifest) -> OpenIndex:
+    def _open(self, publication: Publication, manifest: IndexManifest) -> OpenIndex:
         with self._lock:
             known = self._opened.get(publication.root)
             if known is not None and known[0] == manifest.version:
@@ -286,7 +286,7 @@ class Indexes:
                 self._opened.popitem(last=False)
         return opened
 
-    def open_latest(self, source: Source) -> tuple[Manifest, OpenIndex] | None:
+    def open_latest(self, source: Source) -> tuple[IndexManifest, OpenIndex] | None:
         """Return the valid version of an index, open; None if there is none."""
         publication = Publication(self._app, source)
         for _ in range(3):
@@ -452,7 +452,7 @@ class Indexes:
             notes.append(f"{reason} Only words were compared. {hint}")
         return "text"
 
-    def _is_fresh(self, source: Source, manifest: Manifest) -> bool:
+    def _is_fresh(self, source: Source, manifest: IndexManifest) -> bool:
         """Return whether the data is still that of the index, as far as the source tells it cheaply."""
         if source.network or not manifest.data:
             return True
@@ -557,7 +557,7 @@ def _compare(batches: Sequence[Any], known: dict[str, str]) -> dict[str, int]:
 
 def _built(
     source: str,
-    manifest: Manifest,
+    manifest: IndexManifest,
     counts: dict[str, int],
     started: float,
     notes: Sequence[str],

@@ -29,7 +29,7 @@ ABANDONED_S = 86_400.0
 """A version that is this old and was never published is what a killed process left."""
 
 
-class Manifest(Entity):
+class IndexManifest(Entity):
     """A published version of an index, and what it was made from."""
 
     format: int = FORMAT
@@ -68,10 +68,10 @@ class Publication:
         tenant = [] if app.tenant == MAIN else ["tenants", app.tenant]
         self.root = "/".join([ROOT, *tenant, f"source-{name}"])
 
-    def read(self) -> Manifest | None:
+    def read(self) -> IndexManifest | None:
         """Return the valid version; None if there is none, or if it is from another version of etude."""
         try:
-            return Manifest.model_validate_json(self.objects.read(f"{self.root}/{CURRENT}"))
+            return IndexManifest.model_validate_json(self.objects.read(f"{self.root}/{CURRENT}"))
         except (NotFound, ValidationError):
             return None
 
@@ -83,12 +83,12 @@ class Publication:
         """Return where a version is."""
         return f"{self.root}/{version}"
 
-    def publish(self, made: Manifest) -> Manifest:
+    def publish(self, made: IndexManifest) -> IndexManifest:
         """Make a version the valid one, unless one that was read from newer data is valid already; remove old ones."""
-        last: list[Manifest] = []
+        last: list[IndexManifest] = []
 
         def change(current: bytes | None) -> bytes | None:
-            last[:] = [Manifest.model_validate_json(current)] if current is not None and _is_valid(current) else []
+            last[:] = [IndexManifest.model_validate_json(current)] if current is not None and _is_valid(current) else []
             if last and last[0].read_at > made.read_at:
                 return None
             return made.model_copy(update={"previous": last[0].version if last else None}).model_dump_json().encode()
@@ -135,7 +135,7 @@ def new_id_at(seconds: float) -> str:
 
 def _is_valid(current: bytes) -> bool:
     try:
-        Manifest.model_validate_json(current)
+        IndexManifest.model_validate_json(current)
     except ValidationError:
         return False
     return True
