@@ -224,6 +224,13 @@ def test_registered_tables_stay_while_other_connections_come_and_go(db: etude.Co
     assert db.sql("SELECT target FROM targets JOIN customers USING (country) LIMIT 1").rows() == [(40,)]
 
 
+def test_the_files_of_replaced_tables_are_deleted(db: etude.Connection) -> None:
+    for number in range(5):
+        db.register("targets", [{"n": number}])
+    assert db.sql("SELECT n FROM targets").rows() == [(4,)]
+    assert len(list(db._frames._folder.glob("*.parquet"))) <= 2
+
+
 def test_a_question_reads_registered_tables(db: etude.Connection, tmp_path: Path) -> None:
     db.register("regions", [{"country": "DE", "region": "north"}, {"country": "FR", "region": "west"}])
     assert db.ask("How many regions are there?", model="offline").text == "Number of regions: 2."

@@ -13,6 +13,7 @@ from etude.app import App
 from etude.capsule import write_capsule
 from etude.catalog.storage.annotations import Annotations, TableNote
 from etude.cli.main import run as command
+from etude.entities import SourceSpec
 from etude.errors import Invalid, NotFound
 
 __all__ = ["app", "shop"]
@@ -46,6 +47,16 @@ def test_a_file_proves_a_run_on_another_machine(app: App, shop: Path, tmp_path: 
         write_capsule(app.store, app.objects, run_id, out)
     with App(home=tmp_path / "elsewhere") as other:
         assert other.replay(str(file), source=str(shop)).same
+
+
+def test_a_file_does_not_choose_what_is_opened(app: App, shop: Path, tmp_path: Path) -> None:
+    file = tmp_path / "run.etude"
+    with file.open("wb") as out:
+        write_capsule(app.store, app.objects, ask(app, shop, TOTAL).run_id, out)
+    with pytest.raises(Invalid, match="not registered here"):
+        app.replay(str(file))
+    app.add_source("mine", SourceSpec(url=str(shop)))
+    assert app.replay(str(file), source="mine").same
 
 
 @pytest.mark.parametrize(("name", "error"), [("none.etude", NotFound), ("bad.etude", Invalid)])

@@ -600,6 +600,21 @@ def test_what_a_cell_that_waits_binds_is_there_in_the_script_and_its_texts_are_w
     assert done.stdout == printed, done.stderr
 
 
+def test_registered_tables_are_bounded_and_go_with_the_session(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.runtime.broker.TABLE_BYTES", 4_000)
+    with App(home=tmp_path) as app, app.open_session(str(shop)) as notebook:
+        cell = notebook.execute(
+            f"{CONNECT}\nfor n in range(5): db.register('t', [{{'n': n}}])\ndb.sql('FROM t').rows()"
+        )
+        assert cell.text == "[(4,)]" and len(list(tmp_path.rglob("etude-frames-*/*.parquet"))) <= 2
+        refused = notebook.execute("for n in range(30): db.register(f't{n}', [{'n': n}])")
+        assert "is too much" in (refused.error or {})["message"]
+        notebook.close()
+        assert not list(tmp_path.rglob("etude-frames-*/*.parquet"))
+
+
 def test_what_cells_import_from_the_future_stands_first_in_the_script() -> None:
     cells = [
         Cell(1, "x: Unknown = 1", "error"),

@@ -68,6 +68,8 @@ class RecordedRun:
 
     run: Run
     get: Callable[[str], bytes] = field(repr=False)
+    foreign: bool = False
+    """Whether it is from a file, whose author must not choose what this machine opens."""
 
 
 def load_recorded(app: App, run_or_file: str) -> RecordedRun:
@@ -100,13 +102,18 @@ def read_capsule(path: Path) -> RecordedRun:
             raise NotFound(f"The capsule has no file `{hash}`.", hint="Export the run again.")
         return files[hash]
 
-    return RecordedRun(run, get)
+    return RecordedRun(run, get, foreign=True)
 
 
 def prove(app: App, recorded: RecordedRun, source: str | None = None) -> Proof:
     """Execute every query and cell of a run that succeeded then, and compare. Nothing is recorded."""
     run = recorded.run
     place = source or run.location or run.source
+    if recorded.foreign and source is None and place not in app.sources():
+        name = run.source or "none"
+        raise Invalid(
+            f"The file names the source `{name}`, which is not registered here.", hint="Give `--source PLACE`."
+        )
     if place is None:
         raise Invalid(f"Run `{run.id}` names no source.", hint="Give one with `--source`.")
     done: list[StepProof] = []

@@ -44,6 +44,8 @@ FILES = 64
 """How many files a session may save."""
 FILE_BYTES = 256 << 20
 """How many bytes these files may have together."""
+TABLE_BYTES = 4 * FILE_BYTES
+"""How many bytes the tables that a session registered may have together."""
 KEPT_BYTES = 1 << 30
 """How many bytes a session may save in all: a file that is replaced stays with the run that saved it."""
 SAVES = 1000
@@ -181,10 +183,13 @@ class DataBroker:
             raise Invalid(f"`{name}` cannot be registered here.", hint="Register the whole table again.")
         whole = self._registering[name] = self._registering[name] if request.get("goes_on") else bytearray()
         whole += data
-        if sum(map(len, self._registering.values())) > FILE_BYTES or len(access.frames.names | {name}) > FILES:
+        coming = sum(map(len, self._registering.values()))
+        kept = access.frames.bytes_without(name) + coming
+        if coming > FILE_BYTES or kept > TABLE_BYTES or len(access.frames.names | {name}) > FILES:
             del self._registering[name]
             raise LimitExceeded(
-                f"A session may register {FILES} tables of {FILE_BYTES:,} bytes at most; `{name}` is too much.",
+                f"A session may register {FILES} tables of {FILE_BYTES:,} bytes at most, and {TABLE_BYTES:,} in all; "
+                f"`{name}` is too much.",
                 hint="Register fewer rows, or compute with the table in Python.",
                 limit="registered",
             )

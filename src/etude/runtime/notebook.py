@@ -374,8 +374,10 @@ class Notebook:
         return write_script(self.history, failed)
 
     def close(self) -> None:
-        """End the interpreter."""
+        """End the interpreter, and delete the tables that it registered."""
         self._session.close()
+        if self._access is not None and self._access.frames is not None:
+            self._access.frames.close()
         if self.on_close is not None:
             self.on_close()
 

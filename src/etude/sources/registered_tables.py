@@ -29,11 +29,18 @@ class RegisteredTables(Source):
         self._held: ScratchFolder | None = None
         super().__init__(NAME, SourceSpec(url=str(self._folder), kind="files"), pool, cache, tenant=tenant)
         self._files: dict[str, Json] = {}
+        self._replaced: dict[str, Path] = {}
+        """The file that each table had before, by its name in lower case: an engine may still read it."""
 
     @property
     def names(self) -> frozenset[str]:
         """The names of the tables in lower case."""
         return frozenset(name.lower() for name in self._files)
+
+    def bytes_without(self, name: str) -> int:
+        """Return the bytes of all tables but the one of this name."""
+        kept = (file for table, file in self._files.items() if table.lower() != name.lower())
+        return sum(Path(path).stat().st_size for file in kept for path in file["paths"])
 
     def mount(self, on_progress: OnProgress | None = None, wait: LoadWait | None = None) -> tuple[Key, Mount]:
         """Return a key that changes with the tables, and how an engine opens them."""
@@ -64,7 +71,12 @@ class RegisteredTables(Source):
 
     def _add(self, name: str, path: Path) -> None:
         same = next((n for n in self._files if n.lower() == name.lower()), name)
-        self._files.pop(same, None)
+        before = self._files.pop(same, None)
+        if before is not None:
+            oldest = self._replaced.get(name.lower())
+            self._replaced[name.lower()] = Path(before["paths"][0])
+            if oldest is not None:
+                oldest.unlink(missing_ok=True)
         self._files[name] = {"table": name, "paths": [str(path)], "fingerprint": path.stem, "notes": ()}
 
     def close(self) -> None:
