@@ -92,7 +92,7 @@ class SourceSpec(Entity):
     uploaded: tuple[UploadedFile, ...] = ()
     """The files of a source that was uploaded; the object store keeps them."""
     by: str = ""
-    """The caller who added it over HTTP, where it can also be removed; empty if the operator did."""
+    """The caller who added it over HTTP and may remove it there; empty if the operator did."""
 
 
 class Limits(Entity):
@@ -321,7 +321,7 @@ class Replay(Entity):
     agrees: bool | None = None
     """Of a shadow: whether both gave the same result."""
     similar: str = ""
-    """A question that was answered before and is like this one, if there is no script for this one."""
+    """A similar question that was answered before, if no script answers this one."""
 
     @property
     def sentence(self) -> str:

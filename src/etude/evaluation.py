@@ -28,7 +28,7 @@ MOST_ROWS = 100_000
 MOST_MATCHES = 10_000
 """At most this many ways to find the columns of a reference among those of an answer are tried."""
 STEPS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
-"""The confidences at which precision and coverage are told."""
+"""The confidences at which precision and coverage are reported."""
 
 Rows = list[tuple[Any, ...]]
 Verdict = Literal["right", "wrong", "asked back", "refused", "failed", "no reference"]
@@ -45,7 +45,7 @@ class ReferenceQuestion:
     db: str = ""
     """The database it is about, if the source is a folder of databases."""
     cause: str = ""
-    """The kind of question, for which figures are told apart."""
+    """The kind of question, whose figures are shown apart."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def find_database(source: str, db: str) -> str:
     found = sorted(each for each in folder.glob(f"{name.stem}.*") if each.suffix != ".jsonl")
     if not found:
         raise Invalid(
-            f"There is no database `{db}` in `{source}`.",
+            f"`{source}` has no database `{db}`.",
             hint='Give the folder that holds the databases, or leave "db" out of the questions.',
         )
     return str(found[0])

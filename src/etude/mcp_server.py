@@ -491,7 +491,7 @@ def describe_dataset(
         if missing:
             near = difflib.get_close_matches(missing[0], [t.name for t in catalog.tables], n=1)
             hint = f"Did you mean `{near[0]}`?" if near else "Call `describe_dataset` without `tables` for the list."
-            raise NotFound(f"There is no table `{missing[0][:100]}` in `{catalog.source}`.", hint=hint)
+            raise NotFound(f"`{catalog.source}` has no table `{missing[0][:100]}`.", hint=hint)
         return found.model_copy(update={"tables": [t for t in chosen if t is not None]})
     if len(catalog.tables) <= DESCRIBED:
         return found.model_copy(update={"tables": list(catalog.tables)})

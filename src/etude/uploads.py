@@ -292,7 +292,7 @@ def report_catalog(name: str, catalog: Catalog, size: int = 0) -> UploadReport:
 
 
 def _named(error: EtudeError, spec: SourceSpec) -> EtudeError:
-    """Return the error of a reader with the names of the uploaded files instead of where they are kept."""
+    """Return the error of a reader with the names of the uploaded files instead of their paths."""
     # A damaged database is a mistake of the sender here, not a failure of a source.
     damaged = isinstance(error, SourceError) and not error.retryable
     kind = Invalid if damaged else type(error)

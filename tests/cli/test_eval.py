@@ -68,7 +68,7 @@ def test_the_table_tells_databases_apart_and_shows_wrong_answers(
         ('{"question": "How many?", "sql": 5}', "is not a query"),
         ('{"question": "How many?", "answer": 5}', "is not a list of rows"),
         ("", "has no questions"),
-        ('{"question": "How many?", "sql": "SELECT 1", "db": "nowhere"}', "There is no database `nowhere`"),
+        ('{"question": "How many?", "sql": "SELECT 1", "db": "nowhere"}', "has no database `nowhere`"),
     ],
 )
 def test_a_bad_line_is_named(shop: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

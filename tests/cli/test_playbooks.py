@@ -18,7 +18,7 @@ def skill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_playbooks_are_added_listed_pinned_and_retired(skill: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["playbooks", "list"]) == 0
-    assert "There are no playbooks yet" in capsys.readouterr().out
+    assert "No playbooks yet" in capsys.readouterr().out
     assert run(["playbooks", "add", str(skill)]) == 0
     assert run(["playbooks", "list"]) == 0
     shown = capsys.readouterr().out

@@ -51,7 +51,7 @@ def test_the_default_is_the_small_model() -> None:
 
 
 def test_unknown_ones_are_refused() -> None:
-    with pytest.raises(Invalid, match="no embeddings `bert`"):
+    with pytest.raises(Invalid, match="The embeddings `bert` do not exist"):
         open_one(embeddings="bert")
     with pytest.raises(Invalid, match=r"Set `models\.acme\.base_url`|no address"):
         open_one(embeddings="acme:small")

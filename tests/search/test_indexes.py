@@ -105,8 +105,8 @@ def test_without_embeddings_words_are_compared_and_it_says_so(tmp_path: Path, ag
         assert app.indexes.build(agency).embeddings is None
         page = app.search("forklift", agency, kinds=["row"])
         assert {hit.key["id"] for hit in page.hits} == {1, 3, 4}
-        assert page.mode == "text" and "no embeddings" in page.notes[0]
-        with pytest.raises(Unavailable, match="no embeddings"):
+        assert page.mode == "text" and "No embeddings" in page.notes[0]
+        with pytest.raises(Unavailable, match="No embeddings"):
             app.search("forklift", agency, mode="vector")
 
 

@@ -94,7 +94,7 @@ def test_without_embeddings_the_words_count(tmp_path: Path, agency: str) -> None
         page = app.match(agency, "workers", "forklift warehouse", "state = 'IL'")
         assert (page.rows[0].row["id"], page.mode) == (1, "text")
         assert page.rows[0].because == "state = 'IL'; contains forklift, warehouse"
-        assert "no embeddings" in page.notes[0]
+        assert "No embeddings" in page.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def rows_by_key(call: ApiCall, dataset: str, table: str, key: str, by: list[str]
     name = call.dataset(dataset)
     found = call.app.catalog(name).table(table)
     if found is None:
-        raise NotFound(f"There is no table `{table[:200]}` in `{name}`.", hint=f"GET /api/datasets/{name}/schema.")
+        raise NotFound(f"`{name}` has no table `{table[:200]}`.", hint=f"GET /api/datasets/{name}/schema.")
     columns = by or list(found.primary_key) or [c for unique in found.unique[:1] for c in unique]
     if not columns:
         raise Invalid(f"`{found.name}` has no primary key.", hint="Name the columns: ?by=column.")
@@ -174,14 +174,14 @@ def rows_by_key(call: ApiCall, dataset: str, table: str, key: str, by: list[str]
     limits = lower_limits(call.app.settings.limits, {"rows": 1000})
     result = call.app.plan(name, {"from": found.name, "where": where}, limits=limits, record=False)
     if not result.row_count:
-        raise NotFound(f"There is no row `{key[:200]}` in `{found.name}`.", hint="Check the key.")
+        raise NotFound(f"`{found.name}` has no row `{key[:200]}`.", hint="Check the key.")
     return as_json(result, RowSelection(), None)
 
 
 def _value(table: Table, column: str, text: str) -> Any:
     kind = next((c.type.upper() for c in table.columns if c.name == column), None)
     if kind is None:
-        raise Invalid(f"There is no column `{column[:200]}` in `{table.name}`.", hint="Look at its schema.")
+        raise Invalid(f"`{table.name}` has no column `{column[:200]}`.", hint="Look at its schema.")
     try:
         if any(name in kind for name in _WHOLE):
             return int(text)

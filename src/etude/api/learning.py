@@ -57,7 +57,7 @@ async def show_edit(call: ReaderCall, edit_id: str) -> EditSummary:
 
 @router.post("/learning/edits/{edit_id}/revert", response_model=EditSummary)
 async def take_edit_back(call: AdminCall, edit_id: str, body: RevertRequest | None = None) -> EditSummary:
-    """Take a merged edit back: the code is as it was before it."""
+    """Take a merged edit back: the code before it is restored."""
     reason = (body or RevertRequest()).reason
     edits, home = StoredEdits(call.app.store), call.app.settings.home
     return _edit(await call.run_in_thread(revert_edit, edits, home, edit_id, reason))

@@ -123,7 +123,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _warn_of_source(app: App, config: dict[str, Any]) -> None:
-    """Say that a source is not there. It is no error: a worker may be on another machine, or the source added later."""
+    """Warn of a missing source. That may be right: a worker may be on another machine, or the source be added later."""
     from etude.errors import EtudeError
 
     if isinstance(config.get("source"), str):

@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         _say('Now try your own data:  etude ask PATH_OR_URL "question"  (CSV, JSON, Parquet, DuckDB, SQLite, ...)')
         if failed:
             sys.stderr.write(f"error: {len(failed)} of {len(parts)} parts failed: {', '.join(failed)}.\n")
-        # A pipe, a test or a build must not wait for a server that nobody looks at.
+        # A pipe, a test or a build must not wait for a server that no one looks at.
         serves = not failed and not options.no_serve and sys.stdin.isatty() and sys.stdout.isatty()
         if serves:
             _leave_at_work(app)

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--after", type=int, metavar="ID", help="the first events after this id; the newest by default")
     parser.add_argument("--limit", type=int, default=50)
     parser.add_argument("--tenant", default="main", help="the tenant (main)")
-    parser.add_argument("--follow", action="store_true", help="go on with new events; Ctrl-C ends it")
+    parser.add_argument("--follow", action="store_true", help="continue with new events; Ctrl-C ends it")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -89,7 +89,7 @@ def _list(library: PlaybookLibrary, options: argparse.Namespace) -> None:
     if options.json:
         _print_json([describe(entry) for entry in entries])
     elif not entries:
-        print("There are no playbooks yet; `etude playbooks add` adds one.")
+        print("No playbooks yet; `etude playbooks add` adds one.")
     else:
         rows = [(e.lesson.name, e.state, str(e.eligible), str(e.shown), _effect_text(e)) for e in entries]
         print_table(("name", "state", "matched", "shown", "effect"), rows, sys.stdout)
@@ -155,7 +155,7 @@ def _drafts(library: PlaybookLibrary, options: argparse.Namespace) -> None:
     if options.json:
         _print_json([{"name": d.name, "description": d.description, "text": d.text} for d in drafts])
     elif not drafts:
-        print("There are no drafts; `etude observe` writes one if similar queries work several times.")
+        print("No drafts; `etude observe` writes one if similar queries work several times.")
     else:
         print_table(("name", "description"), [(d.name, d.description) for d in drafts], sys.stdout)
 

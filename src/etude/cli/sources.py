@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("what", metavar="TABLE[.COLUMN]")
     text = describe.add_mutually_exclusive_group(required=True)
     text.add_argument("text", nargs="?", help="the description; it replaces the one before")
-    text.add_argument("--withdraw", action="store_true", help="remove the description, whoever wrote it")
+    text.add_argument("--withdraw", action="store_true", help="remove the description, also one that a model wrote")
     questions = verbs.add_parser("questions", help="print questions to start with, each of which was tried")
     questions.add_argument("name", help="a name, a path or a URL")
     questions.add_argument("--limit", type=int, default=3, metavar="N", help="at most N questions (3)")

@@ -13,7 +13,7 @@ from etude.offline.words import spell_out, split_identifier
 
 SHOWN = 5
 _UNGROUPED = frozenset(("year", "id", "code", "zip", "phone", "key"))
-"""Words in the names of columns whose numbers are no amounts: 1980, not 1,980."""
+"""Words in the names of columns whose numbers have no separators: 1980, not 1,980."""
 
 
 def write_sentence(

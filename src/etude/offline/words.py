@@ -395,7 +395,7 @@ _ONE_BEFORE = frozenset(["with", "that", "who", "whose", "which", "of", "for", "
 
 
 def _stands_for_a_noun(tokens: list[Token], at: int) -> bool:
-    """Return whether `one` is no number: `the one with the highest price`, `which one`."""
+    """Return whether `one` stands for a noun: `the one with the highest price`, `which one`."""
     if tokens[at].low != "one":
         return False
     before, after = tokens[at - 1].low if at else "", tokens[at + 1].low if at + 1 < len(tokens) else ""

@@ -272,15 +272,13 @@ def find_backup(place: Objects, backup_id: str | None = None) -> BackupManifest:
     """Return a backup by its id, or the newest one."""
     known = list_backups(place)
     if not known:
-        raise NotFound(f"There is no backup in `{place.url}`.", hint="`etude backup PLACE` makes one.")
+        raise NotFound(f"`{place.url}` has no backup.", hint="`etude backup PLACE` makes one.")
     if backup_id is None:
         return known[0]
     for manifest in known:
         if manifest.id == backup_id:
             return manifest
-    raise NotFound(
-        f"There is no backup `{backup_id[:80]}` in `{place.url}`.", hint="`etude restore PLACE --list` lists them."
-    )
+    raise NotFound(f"`{place.url}` has no backup `{backup_id[:80]}`.", hint="`etude restore PLACE --list` lists them.")
 
 
 def _read_manifest(place: Objects, name: str) -> BackupManifest:

@@ -252,7 +252,7 @@ class Library:
         return ReplayDecided(level="scratch", cause="ambiguous", reason=reason)
 
     def _find_moved(self, asked: Asked, source: Source) -> tuple[Script, dict[str, str]] | None:
-        """Return the script for this very question on the same source at a place where it is no longer."""
+        """Return the script for this very question on the same source, if the source has left its old place."""
         for script_id, question in self.stored.questions(source.name, LOOKED_AT):
             if read_units(question) != asked.units:
                 continue

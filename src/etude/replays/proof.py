@@ -86,9 +86,7 @@ def read_capsule(path: Path) -> RecordedRun:
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(info.file_size for info in archive.infolist()) > CAPSULE_BYTES:
-                raise Invalid(
-                    f"`{path}` is larger than {CAPSULE_BYTES:,} bytes unpacked.", hint="Check where it is from."
-                )
+                raise Invalid(f"`{path}` is larger than {CAPSULE_BYTES:,} bytes unpacked.", hint="Check its origin.")
             run = Run.model_validate_json(archive.read("run.json"))
             names = [n for n in archive.namelist() if n.startswith("artifacts/")]
             files = {Path(name).stem: archive.read(name) for name in names}

@@ -64,7 +64,7 @@ class Only:
 
 
 class OpenIndex(ABC):
-    """One version of an index. It never changes, so many threads may use it."""
+    """One version of an index. It never changes, so threads may share it."""
 
     @abstractmethod
     def by_words(self, terms: Sequence[str], most: int, only: Only) -> list[Found]:

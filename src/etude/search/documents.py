@@ -43,7 +43,7 @@ class TextColumns:
             table, _, column = name.rpartition(".")
             known = profile.table(table)
             if known is None or known.column(column) is None:
-                raise Invalid(f"There is no column `{name}` to index.", hint="Write TABLE.COLUMN, as in the catalog.")
+                raise Invalid(f"The column `{name}` does not exist.", hint="Write TABLE.COLUMN, as in the catalog.")
             if column in self.masked[known.name]:
                 raise Invalid(
                     f"`{name}` is masked as personal data ({self.masked[known.name][column]}), so it is not indexed.",

@@ -122,7 +122,7 @@ class _TextReader(HTMLParser):
         self._hidden = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a paragraph, or hide what is no text."""
+        """Begin a paragraph, or hide scripts and styles."""
         if tag in _HIDDEN:
             self._hidden += 1
         elif re.fullmatch(r"h[1-6]", tag):

@@ -438,7 +438,7 @@ class Indexes:
         if mode == "text" or (identity is not None and identity == info.embeddings):
             return mode
         if identity is None and info.embeddings is None:
-            reason, hint = "There are no embeddings, so only words can be compared.", "pip install 'etude[search]'"
+            reason, hint = "No embeddings are installed, so only words can be compared.", "pip install 'etude[search]'"
         elif identity is None:
             reason = f"The index of `{source.name}` was made with {info.embeddings}, which is not available."
             hint = "Install that model, or make the index again."

@@ -58,7 +58,7 @@ def open_index(objects: Objects, options: Mapping[str, str], place: str) -> Lanc
             return LanceIndex(_connect(objects, options, place).open_table(TABLE), objects)
         except (FileNotFoundError, ValueError) as error:
             if "not found" in str(error).lower():
-                raise NotFound(f"There is no index at `{place}`.") from None
+                raise NotFound(f"`{place}` has no index.") from None
             raise
 
 
@@ -97,7 +97,7 @@ def _connect(objects: Objects, options: Mapping[str, str], place: str) -> Any:
 
 
 def _noting(batches: Iterable[Any], raised: list[BaseException]) -> Iterator[Any]:
-    """Yield the batches; keep an error of theirs, which LanceDB would hide in one of its own."""
+    """Yield the batches; keep their error, which LanceDB would replace by its own."""
     try:
         yield from batches
     except BaseException as error:
@@ -119,7 +119,7 @@ def _translated(objects: Objects, raised: Sequence[BaseException] = ()) -> Itera
 
 
 class LanceIndex(OpenIndex):
-    """A table of LanceDB that nobody writes to any more."""
+    """A finished table of LanceDB."""
 
     def __init__(self, table: Any, objects: Objects) -> None:
         self._table = table

@@ -52,7 +52,7 @@ class Matcher:
         found = self._catalog.table(table)
         if found is None:
             listed = ", ".join(f"`{t.name}`" for t in self._catalog.tables[:8])
-            raise UnknownTable(f"There is no table `{table[:200]}` in `{source.name}`.", hint=f"Tables: {listed}.")
+            raise UnknownTable(f"`{source.name}` has no table `{table[:200]}`.", hint=f"Tables: {listed}.")
         self._table: Table = found
         self._open = indexes.open_latest(source)
         texts, self._masked, self._key = self._facts()
@@ -78,7 +78,7 @@ class Matcher:
         found = next((c.name for c in self._table.columns if c.name.lower() == name.lower()), None)
         if found is None:
             listed = ", ".join(f"`{c.name}`" for c in self._table.columns[:12])
-            raise Invalid(f"There is no column `{name[:200]}` in `{self._table.name}`.", hint=f"Columns: {listed}.")
+            raise Invalid(f"`{self._table.name}` has no column `{name[:200]}`.", hint=f"Columns: {listed}.")
         if found in self._masked:
             raise Invalid(
                 f"`{found}` is masked as personal data ({self._masked[found]}), so it cannot be {use}.",
@@ -198,7 +198,7 @@ class Matcher:
     def _any_column(self, name: str) -> str:
         found = next((c.name for c in self._table.columns if c.name.lower() == name.lower()), None)
         if found is None:
-            raise Invalid(f"There is no column `{name[:200]}` in `{self._table.name}`.", hint="Look at its schema.")
+            raise Invalid(f"`{self._table.name}` has no column `{name[:200]}`.", hint="Look at its schema.")
         return found
 
     # Ranking.
@@ -206,7 +206,7 @@ class Matcher:
     def _ranking(self, text: str) -> _Ranking:
         model = self._indexes.embeddings
         if model is None:
-            note = "There are no embeddings, so rows are ranked by their words. pip install 'etude[search]'"
+            note = "No embeddings are installed, so rows are ranked by their words. pip install 'etude[search]'"
             return _WordRanking(text, [note])
         known: dict[str, Any] = {}
         if self._open is not None and self._open[0].embeddings == model.identity:

@@ -51,7 +51,7 @@ class Snippet:
 
 
 def cut_snippet(text: str, terms: Sequence[str], size: int = SNIPPET) -> Snippet:
-    """Return the part of a text that has the most of the terms, and where they are in it."""
+    """Return the part of a text with the most terms, and their positions."""
     wanted = frozenset(terms)
     places = [term for term in find_terms(text) if term.text in wanted]
     start = 0

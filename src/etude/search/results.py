@@ -52,7 +52,7 @@ class IndexInfo(Entity):
 
     source: str
     version: str = ""
-    """Empty if only the schema was searched, because there is no index."""
+    """Empty if only the schema was searched, for lack of an index."""
     embeddings: str | None = None
     documents: int
     made_at: datetime | None = None
@@ -63,7 +63,7 @@ class SearchPage(Entity):
 
     query: str
     mode: Mode
-    """How it was searched: `text` if there are no vectors."""
+    """How it was searched: `text` for lack of vectors."""
     hits: list[SearchHit]
     next: int | None = None
     indexes: list[IndexInfo] = []

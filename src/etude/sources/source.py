@@ -58,7 +58,7 @@ class Source:
         self.name = name
         self.spec = spec
         self.url = str(path) if path is not None else resolve_url(spec.url)
-        """Where it is: its URL, or the `path` of the files of an uploaded source on this machine."""
+        """Its URL, or the folder on this machine that holds the files of an upload."""
         self.kind = spec.kind or find_kind(self.url)
         if self.kind in ("duckdb", "sqlite", "files"):
             self.url = local_path(self.url)

@@ -139,7 +139,7 @@ class Objects:
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error) or not missing:
                 raise self._trouble("its bucket or folder does not exist") from error
-            raise NotFound(f"There is no artifact `{missing}` in `{self.url}`.") from error
+            raise NotFound(f"`{self.url}` has no artifact `{missing}`.") from error
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
             raise self._trouble("access was denied") from error
         except (BaseError, OSError) as error:
@@ -328,7 +328,7 @@ class Objects:
     def _file(self, folder: Path, hash: str) -> Path:
         path = folder / key_of(hash)
         if not path.is_file():
-            raise NotFound(f"There is no artifact `{hash}` in `{self.url}`.")
+            raise NotFound(f"`{self.url}` has no artifact `{hash}`.")
         return path
 
     def discard_damaged(self, hash: str) -> None:

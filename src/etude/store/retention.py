@@ -161,7 +161,7 @@ class Retention:
         for start in range(0, len(run_ids), BATCH):
             some = sorted(run_ids[start : start + BATCH])
             with self._store._transaction() as execute:
-                # Locked first: whoever pins a run or writes to it now has done so before the next statement looks.
+                # Locked first: a pin or a write that comes now is done before the next statement looks.
                 execute(_in(LOCK_RUNS, some) + self._store.locking, *some, self.tenant)
                 found = [str(row[0]) for row in execute(_in(STILL_ENDED, some), *some, self.tenant)]
                 if found:

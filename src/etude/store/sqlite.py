@@ -271,7 +271,7 @@ class SqliteStore(Store):
 
     @classmethod
     def load(cls, path: str | Path, schema: int, files: Sequence[DumpedFile]) -> None:
-        """Make a store from a copy; raise `Conflict` unless there is none, or an empty one that nobody uses."""
+        """Make a store from a copy; raise `Conflict` if a store is there, unless it is empty and unused."""
         cls.check_free(path)
         place = Path(path).expanduser().absolute()
         _make_folder(place.parent)
@@ -286,7 +286,7 @@ class SqliteStore(Store):
 
     @classmethod
     def check_free(cls, path: str | Path) -> None:
-        """Raise `Conflict` unless there is no store, or an empty one that nobody uses."""
+        """Raise `Conflict` if a store is there, unless it is empty and unused."""
         place = Path(path).expanduser().absolute()
         workers = place.with_name(place.name + ".w")
         if any(not _is_free(worker) for worker in workers.glob("worker_*")):

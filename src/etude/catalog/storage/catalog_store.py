@@ -350,7 +350,7 @@ class CatalogStore:
         for name in old if not dry_run else ():
             folder = f"{self.prefix}/{name}"
             files = self._retry(lambda: list(self._objects.names(folder)))  # noqa: B023 - called at once
-            # Without this file a run is not complete, so nobody reads one whose other files are being removed.
+            # Without this file a run is not complete, so no one reads one whose other files are being removed.
             for place in sorted(files, key=lambda place: not place.endswith(f"/{METRICS}")):
                 self._retry(lambda: self._objects.remove(place))  # noqa: B023 - called at once
         return len(old)

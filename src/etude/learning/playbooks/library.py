@@ -87,7 +87,7 @@ class DraftFile:
     """The whole SKILL.md."""
     folder: Path
     decision: str
-    """What a person decided: `accepted`, or `refused` with a reason; empty if nobody has yet."""
+    """What a person decided: `accepted`, or `refused` with a reason; empty if no one has yet."""
 
     @property
     def refused(self) -> bool:

@@ -31,7 +31,7 @@ def open_embeddings(settings: Settings) -> Embeddings | None:
     if name not in plugins.names("embeddings"):
         known = ", ".join(f"`{n}`" for n in (NONE, *plugins.names("embeddings")) if n != "remote")
         raise Invalid(
-            f"There are no embeddings `{chosen}`.",
+            f"The embeddings `{chosen}` do not exist.",
             hint=f"Use {known}, or PROVIDER:MODEL with the address in `models.PROVIDER.base_url`.",
         )
     opened: Embeddings = plugins.load("embeddings", name)(settings, kind, model)
