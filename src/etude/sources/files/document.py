@@ -45,7 +45,7 @@ def load(paths: Sequence[str], target: Path) -> tuple[int, LoadReport]:
     parts: list[Part] = []
     notes: list[str] = []
     for path in paths:
-        found = list(_read_parts(path))
+        found = list(read_parts(path))
         if not any(part.text for part in found):
             notes.append(f"`{Path(path).name}` has no text; it may hold only pictures of pages.")
         names += [Path(path).name] * len(found)
@@ -61,7 +61,8 @@ def load(paths: Sequence[str], target: Path) -> tuple[int, LoadReport]:
     return len(parts), LoadReport(notes=tuple(notes))
 
 
-def _read_parts(path: str) -> Iterator[Part]:
+def read_parts(path: str) -> Iterator[Part]:
+    """Yield the parts of a document. Raise `Invalid` or `LimitExceeded` if it cannot be read whole."""
     with open(path, "rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
