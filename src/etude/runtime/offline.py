@@ -25,6 +25,7 @@ from etude.errors import NotUnderstood, from_problem
 from etude.models.base import Model, ModelReply, ModelRequest
 from etude.offline.answer_sentence import write_sentence
 from etude.offline.deadline import OutOfTime, within
+from etude.offline.namesakes import find_namesakes
 from etude.offline.phrase_index import phrase_index_of
 from etude.offline.result_check import doubt_result
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
@@ -73,11 +74,11 @@ class OfflineModel(Model):
         """Return a query plan to run, a question to the user, or the answer."""
         run = self._store.run(self._run_id)
         dataset, meant = self._understand(run, cancel)
-        turn = self._turn(run, dataset, meant)
+        turn = self._turn(run, dataset, meant, cancel)
         on_text(turn.text)
         return ModelReply(turn, Usage(), price_known=True)
 
-    def _turn(self, run: Run, dataset: str, meant: Outcome) -> Turn:
+    def _turn(self, run: Run, dataset: str, meant: Outcome, cancel: Cancellation) -> Turn:
         match meant:
             case Refusal(reason=reason, nearest=nearest):
                 hint = (
@@ -106,7 +107,11 @@ class OfflineModel(Model):
                 rows = list(itertools.islice(result.iter_rows(), ROWS))
                 if doubt := doubt_result(meant, [c.name for c in result.columns], rows, result.row_count):
                     raise NotUnderstood(doubt, hint="Ask in other words, or choose a model.")
-                return Turn(text=write_sentence(meant, [c.name for c in result.columns], rows, result.row_count))
+                text = write_sentence(meant, [c.name for c in result.columns], rows, result.row_count)
+                others = find_namesakes(
+                    plan, self.vocabulary(dataset, cancel), lambda sql: self._rows(dataset, sql, cancel)
+                )
+                return Turn(text=f"{text} {others}".strip())
 
     def _understand(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
         """Return the dataset and what the question means there; of several datasets, the only one it fits."""
