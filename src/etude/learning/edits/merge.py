@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from etude.errors import Conflict, NotFound
-from etude.learning.edits.workspace import Hunk, Workspace, git, is_git, read_text
+from etude.learning.edits.git import git, is_git, require_no_filter
+from etude.learning.edits.workspace import Hunk, Workspace, read_text
 
 
 def require_clean(folder: Path) -> None:
     """Raise `Conflict` if a git repository has uncommitted changes, or is in the middle of something."""
     if not is_git(folder):
         return
-    changed = git(folder, "status", "--porcelain", "--untracked-files=no").strip()
+    changed = git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all").strip()
     if changed:
         raise Conflict(
             f"`{folder}` has uncommitted changes: {changed.splitlines()[0].strip()}.",
@@ -40,6 +41,7 @@ def write_patch(home: Path, edit_id: str, before: Workspace, after: Workspace) -
 
 def commit_on_branch(folder: Path, edit_id: str, changes: Mapping[str, str], message: str) -> str:
     """Commit an edit on a branch of its own, in a worktree of its own; return the commit."""
+    require_no_filter(folder, list(changes))
     head = git(folder, "rev-parse", "HEAD").strip()
     with tempfile.TemporaryDirectory(prefix="etude-edit-") as name:
         place = Path(name, "tree")
@@ -75,7 +77,7 @@ def merge(home: Path, edit_id: str, before: Workspace, after: Workspace, message
         return None
     require_clean(folder)
     commit = commit_on_branch(folder, edit_id, after.changes, message)
-    git(folder, "merge", "--ff-only", "--quiet", commit)
+    git(folder, "merge", "--ff-only", "--quiet", "--no-stat", "--no-verify-signatures", commit)
     git(folder, "branch", "-D", branch_name(edit_id))
     return commit
 

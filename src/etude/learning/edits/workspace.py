@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from etude.entities import Entity
-from etude.errors import Conflict, Invalid, LimitExceeded, Refused
+from etude.errors import Invalid, LimitExceeded, Refused
+from etude.learning.edits.git import git, is_git
 from etude.sessions import isolation
 
 LARGEST = 512 << 20
@@ -180,27 +180,3 @@ def _all_files(folder: Path) -> list[str]:
 def _git_files(folder: Path) -> list[str]:
     listed = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     return sorted({f for f in listed if f and (folder / f).is_file() and LEFT_OUT.isdisjoint(PurePosixPath(f).parts)})
-
-
-def is_git(folder: Path) -> bool:
-    """Return whether a folder is the top of a git repository."""
-    return (folder / ".git").exists()
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder and return its output. No hooks run, and no settings of the repository start programs."""
-    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgsign=false"]
-    who = {"GIT_AUTHOR_NAME": "etude", "GIT_AUTHOR_EMAIL": "etude@localhost"}
-    who |= {"GIT_COMMITTER_NAME": "etude", "GIT_COMMITTER_EMAIL": "etude@localhost", "GIT_TERMINAL_PROMPT": "0"}
-    done = subprocess.run(
-        [*command, "-C", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | who,
-        errors="surrogateescape",
-    )
-    if done.returncode:
-        text = (done.stderr or done.stdout).strip()
-        raise Conflict(f"`git {arguments[0]}` failed in `{folder}`: {text[:500]}.", hint="Run it by hand to see why.")
-    return done.stdout
