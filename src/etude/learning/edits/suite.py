@@ -129,7 +129,7 @@ class Suite:
                 copy,
                 str(workspace.folder),
                 readable=workspace.readable,
-                mounts={_SUITE: str(kit), "/etc/hosts": str(kit / "hosts"), **workspace.protected_mounts()},
+                mounts={_SUITE: str(kit), "/etc/hosts": str(kit / "hosts"), **workspace.protected_mounts(copy)},
                 environment=self._environment(workspace, seed, key),
                 limits=self.limits,
             )
