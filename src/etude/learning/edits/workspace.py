@@ -19,6 +19,8 @@ from etude.sessions import isolation
 LARGEST = 512 << 20
 """The most bytes of a folder that are copied for each run."""
 LEFT_OUT = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".mypy_cache", ".pytest_cache"})
+RESULT_FILE = ".etude-junit.xml"
+"""The file that a suite writes its outcomes to; one that is already in the folder is not copied."""
 PROTECTED = (
     *("test_*.py", "*_test.py", "conftest.py", "tests/*", "test/*", "testing/*", "*.test.*", "*.spec.*"),
     *("pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", "setup.py", "noxfile.py", "Makefile", ".coveragerc"),
@@ -165,6 +167,7 @@ def open_workspace(folder: Path, command: Sequence[str] = ()) -> Workspace:
     if not folder.is_dir():
         raise Invalid(f"`{folder}` is not a folder.", hint="Give the folder of the code with `--repo`.")
     kinds = {f: find_kind(folder, f) for f in (_git_files(folder) if is_git(folder) else _all_files(folder))}
+    kinds.pop(RESULT_FILE, None)
     files = [f for f, kind in kinds.items() if kind == "file"]
     size = sum((folder / f).lstat().st_size for f in files)
     if size > LARGEST:
