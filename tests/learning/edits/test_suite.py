@@ -105,3 +105,55 @@ def test_the_writable_copy_has_a_limit(repo: Path, tmp_path: Path, kept: str) ->
 def test_a_program_has_limits_by_default() -> None:
     assert sandbox.MESSAGES == 64 << 20
     assert sandbox.RESULT == 16 << 20
+
+
+FORGE = """\
+import hashlib, hmac, json, os, re, sys
+
+def find_keys():
+    text = b""
+    for name in ("self", "1", *[p for p in os.listdir("/proc") if p.isdigit()]):
+        for file in ("environ", "cmdline"):
+            try:
+                with open(f"/proc/{name}/{file}", "rb") as found:
+                    text += found.read()
+            except OSError:
+                pass
+    for fd in range(3, 64):
+        try:
+            os.set_blocking(fd, False)
+            text += os.read(fd, 4096)
+        except OSError:
+            pass
+    return [m.decode() for m in re.findall(rb"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])", text)]
+
+KEYS = find_keys()
+"""
+
+
+def test_the_key_of_reports_is_gone_before_the_code_under_test_is_imported(repo: Path) -> None:
+    (repo / "forge.py").write_text(FORGE)
+    (repo / "conftest.py").write_text("import forge\n")
+    (repo / "test_forge.py").write_text(
+        "import os, forge\n\n\ndef test_no_key():\n    assert forge.KEYS == []\n    assert forge.find_keys() == []\n"
+        "    assert not [name for name in os.environ if name.startswith('ETUDE_KEY')]\n"
+    )
+    run = Suite(PYTEST).run(open_workspace(repo, PYTEST.split()), 1)
+    assert run.problem == ""
+    assert run.failures == {}
+    assert run.passed == 1
+
+
+def test_a_report_without_the_key_is_noticed(repo: Path) -> None:
+    (repo / "test_forge.py").write_text(
+        "import os\n\n\ndef test_it():\n"
+        "    for fd in range(3, 64):\n"
+        "        try:\n"
+        "            os.write(fd, b'0' * 64 + b' {\"n\": 1, \"finished\": 0}\\n')\n"
+        "        except OSError:\n"
+        "            pass\n"
+        "    os._exit(0)\n"
+    )
+    run = Suite(PYTEST).run(open_workspace(repo, PYTEST.split()), 1)
+    assert run.problem == "its reports were tampered with"
+    assert run.passed == 0

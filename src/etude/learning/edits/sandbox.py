@@ -64,6 +64,8 @@ class Program:
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Files and folders of the host that it may read, by the path at which it sees them."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    """A secret that the program reads once, from the descriptor named by `ETUDE_KEY_PIPE`."""
     limits: ProgramLimits = ProgramLimits()
 
 
@@ -180,6 +182,7 @@ def _config(program: Program, messages: int, result: int) -> dict[str, Any]:
         "readable": [*isolation.interpreter_paths(), *program.readable, *(f"/etc/{name}" for name in _SETTINGS)],
         "mounts": {source: at for at, source in program.mounts.items()},
         "environment": dict(program.environment),
+        "key": program.key,
         "messages": messages,
         "memory": program.limits.memory,
         "processes": program.limits.processes,
@@ -258,9 +261,14 @@ def _run_as_first(config: dict[str, Any]) -> int:
         _, hard = resource.getrlimit(kind)
         allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (allowed, allowed))
+    # Not by the environment: /proc shows that to the program's own code for as long as the program runs.
+    key, write_key = os.pipe()
+    os.write(write_key, config.pop("key").encode())
+    os.close(write_key)
     child = os.fork()
     if child == 0:
-        _become_program(config)
+        _become_program(config, key)
+    os.close(key)
     os.close(config["messages"])
     while True:
         pid, status = os.wait()
@@ -279,7 +287,7 @@ def _send_result(config: dict[str, Any]) -> None:
                 channel.write(b"+" + content)
 
 
-def _become_program(config: dict[str, Any]) -> NoReturn:
+def _become_program(config: dict[str, Any], key: int) -> NoReturn:
     try:
         with contextlib.suppress(OSError):
             os.setsid()
@@ -288,6 +296,7 @@ def _become_program(config: dict[str, Any]) -> NoReturn:
         null = os.open("/dev/null", os.O_RDONLY)
         os.dup2(null, 0)
         os.set_inheritable(config["messages"], True)
+        os.set_inheritable(key, True)
         os.close(config["results"])
         environment = {
             "HOME": _TMP,
@@ -295,6 +304,7 @@ def _become_program(config: dict[str, Any]) -> NoReturn:
             "LANG": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1",
             "ETUDE_MESSAGES": str(config["messages"]),
+            "ETUDE_KEY_PIPE": str(key),
             **config["environment"],
         }
         for number in (signal.SIGPIPE, signal.SIGINT):

@@ -132,7 +132,8 @@ class Suite:
                 result="" if self.is_pytest else RESULT_FILE,
                 readable=workspace.readable,
                 mounts={_SUITE: str(kit), "/etc/hosts": str(kit / "hosts"), **workspace.protected_mounts(copy)},
-                environment=self._environment(workspace, seed, key),
+                environment=self._environment(workspace, seed),
+                key=key if self.is_pytest else "",
                 limits=self.limits,
             )
             ended = run_program(program)
@@ -153,7 +154,7 @@ class Suite:
             problem = "the command could not be started"
         return SuiteRun(seed, run.outcomes, time.monotonic() - started, ended.output[-20_000:], problem)
 
-    def _environment(self, workspace: Workspace, seed: int, key: str) -> dict[str, str]:
+    def _environment(self, workspace: Workspace, seed: int) -> dict[str, str]:
         folders = [
             f"{workspace.folder}/.venv/bin",
             os.path.dirname(sys.executable),
@@ -168,7 +169,6 @@ class Suite:
         }
         if self.is_pytest:
             found |= {
-                "ETUDE_KEY": key,
                 "PYTHONPATH": _SUITE,
                 "PYTEST_ADDOPTS": f"-p {_PLUGIN} -p no:cacheprovider",
             }
