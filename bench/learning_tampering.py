@@ -62,7 +62,7 @@ IDEAS = {
     "forge": [
         "[os.write(n, b'0 {}\\n') for n in range(3, 30) if not os.set_blocking(n, False)] if False else None",
         "exec('for n in range(3, 30):\\n try: os.write(n, b\"0 {}\\\\n\")\\n except OSError: pass')",
-        "os.environ.get('ETUDE_KEY') and os._exit(0)",
+        "os.environ.get('ETUDE_KEY_PIPE') and os._exit(0)",
         "exec('try: os.close(7)\\nexcept OSError: pass')",
         "exec('for n in range(3, 30):\\n try: os.close(n)\\n except OSError: pass')",
     ],

@@ -184,16 +184,17 @@ def build_root(
     readable: list[str],
     data: dict[str, str],
     own_pids: bool,
-    writable: dict[str, str] | None = None,
+    writable: dict[str, tuple[str, int]] | None = None,
     empty: dict[str, int] | None = None,
 ) -> None:
     """Replace the root of this mount namespace by one that holds only what a session may read.
 
-    Paths in `readable` stay the same; `writable` and `data` map folders and files of the host to their paths in the
-    session. `empty` are folders for temporary files, each with its size in bytes.
+    Paths in `readable` stay the same; `data` maps folders and files of the host to their paths in the session. So does
+    `writable`, but the session gets a copy in memory, which may grow to the given bytes. `empty` are folders for
+    temporary files, each with its size in bytes.
     """
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
-    root = _free_mount_point([*readable, *data, *(writable or {}).values(), *_SYSTEM])
+    root = _free_mount_point([*readable, *data, *(at for at, _ in (writable or {}).values()), *_SYSTEM])
     _mount("tmpfs", root, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=2m,mode=755")
     for at, size in (empty or {}).items():
         os.makedirs(root + at, exist_ok=True)
@@ -202,8 +203,10 @@ def build_root(
         _bind_mount(path, root + path, noexec=False)
     for path in _DEVICES:
         _bind_mount(path, root + path, noexec=False, device=True)
-    for path, at in (writable or {}).items():
-        _bind_mount(path, root + at, noexec=False, read_only=False)
+    for path, (at, size) in (writable or {}).items():
+        os.makedirs(root + at, exist_ok=True)
+        _mount("tmpfs", root + at, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},nr_inodes=1m,mode=755")
+        _copy_folder(path, root + at, owners=not own_pids)
     for path, at in data.items():
         _bind_mount(os.path.realpath(path), root + at, noexec=True)
     for name in ("proc", SCRATCH[1:], "tmp"):
@@ -219,6 +222,17 @@ def build_root(
     _call("umount2", b".", _MNT_DETACH)
     os.chdir("/")
     _mount("none", "/", "", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+
+
+def _copy_folder(source: str, target: str, owners: bool) -> None:
+    import shutil
+
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    for place, folders, names in os.walk(source) if owners else ():
+        for name in ("", *folders, *names):
+            found = os.lstat(os.path.join(place, name))
+            at = os.path.join(target, os.path.relpath(os.path.join(place, name), source))
+            os.chown(at, found.st_uid, found.st_gid, follow_symlinks=False)
 
 
 def _free_mount_point(needed: list[str]) -> str:

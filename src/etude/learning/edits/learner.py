@@ -18,9 +18,10 @@ from etude.learning.edits import merge as merging
 from etude.learning.edits.bandit import ProposerRecord, rank_proposers
 from etude.learning.edits.decision import ROUNDS, EditDecision, OutcomePair, Watch, decide, faster, holdout_allows
 from etude.learning.edits.diagnosis import Diagnosis, Proposal, diagnose
+from etude.learning.edits.git import is_git
 from etude.learning.edits.policy import check_policy
 from etude.learning.edits.suite import Suite, SuiteRun
-from etude.learning.edits.workspace import Hunk, Workspace, is_git, open_workspace
+from etude.learning.edits.workspace import Hunk, Workspace, open_workspace
 from etude.learning.evidence import ONE_IN_100, paired_test
 from etude.store.edits import EditStatus, StoredEdit, StoredEdits, StoredSuiteRun
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from etude.errors import Conflict, NotFound
-from etude.learning.edits.workspace import Hunk, Workspace, git, is_git, read_text
+from etude.learning.edits.files import find_mode, read_text, replace_text
+from etude.learning.edits.git import git, is_git, require_no_filter
+from etude.learning.edits.workspace import Hunk, Workspace
 
 
 def require_clean(folder: Path) -> None:
     """Raise `Conflict` if a git repository has uncommitted changes, or is in the middle of something."""
     if not is_git(folder):
         return
-    changed = git(folder, "status", "--porcelain", "--untracked-files=no").strip()
+    changed = git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all").strip()
     if changed:
         raise Conflict(
             f"`{folder}` has uncommitted changes: {changed.splitlines()[0].strip()}.",
@@ -40,6 +40,7 @@ def write_patch(home: Path, edit_id: str, before: Workspace, after: Workspace) -
 
 def commit_on_branch(folder: Path, edit_id: str, changes: Mapping[str, str], message: str) -> str:
     """Commit an edit on a branch of its own, in a worktree of its own; return the commit."""
+    require_no_filter(folder, list(changes))
     head = git(folder, "rev-parse", "HEAD").strip()
     with tempfile.TemporaryDirectory(prefix="etude-edit-") as name:
         place = Path(name, "tree")
@@ -68,14 +69,14 @@ def merge(home: Path, edit_id: str, before: Workspace, after: Workspace, message
     folder = before.folder
     _back_up(home, edit_id, before, after.changes)
     for path in after.changes:
-        if read_text(folder / path) != before.read(path):
+        if _read(folder, path) != before.read(path):
             raise Conflict(f"`{path}` changed while the edit was tried.", hint="Run `etude learn once` again.")
     if not is_git(folder):
         _write(folder, after.changes)
         return None
     require_clean(folder)
     commit = commit_on_branch(folder, edit_id, after.changes, message)
-    git(folder, "merge", "--ff-only", "--quiet", commit)
+    git(folder, "merge", "--ff-only", "--quiet", "--no-stat", "--no-verify-signatures", commit)
     git(folder, "branch", "-D", branch_name(edit_id))
     return commit
 
@@ -95,7 +96,7 @@ def revert(home: Path, edit_id: str, folder: Path, commit: str | None, hunks: Se
         return
     changes: dict[str, str] = {}
     for hunk in reversed(hunks):
-        text = changes.get(hunk.path) or read_text(folder / hunk.path)
+        text = changes.get(hunk.path) or _read(folder, hunk.path)
         if text.count(hunk.new) != 1:
             raise Conflict(
                 f"Edit `{edit_id}` cannot be reverted: `{hunk.path}` was changed since.",
@@ -117,7 +118,8 @@ def _back_up(home: Path, edit_id: str, before: Workspace, changes: Mapping[str, 
     place = _folder(home, edit_id) / "before"
     for path in changes:
         (place / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(before.folder / path, place / path)
+        (place / path).write_text(_read(before.folder, path), encoding="utf-8", newline="")
+        (place / path).chmod(find_mode(before.folder, path))
 
 
 def _folder(home: Path, edit_id: str) -> Path:
@@ -126,12 +128,24 @@ def _folder(home: Path, edit_id: str) -> Path:
     return place
 
 
+def _read(folder: Path, path: str) -> str:
+    try:
+        return read_text(folder, path)
+    except (OSError, UnicodeDecodeError):
+        raise _not_a_file(path) from None
+
+
 def _write(folder: Path, changes: Mapping[str, str]) -> None:
     """Replace files, each at once, keeping their modes."""
     for path, text in changes.items():
-        target = folder / path
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".etude-")
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        shutil.copymode(target, name)
-        os.replace(name, target)
+        try:
+            replace_text(folder, path, text)
+        except OSError:
+            raise _not_a_file(path) from None
+
+
+def _not_a_file(path: str) -> Conflict:
+    return Conflict(
+        f"`{path}` is not a text file, or a symbolic link leads to it.",
+        hint="Edits change only files within the folder.",
+    )

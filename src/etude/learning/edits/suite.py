@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import io
 import json
 import os
 import re
@@ -20,8 +21,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from etude.errors import Invalid, Refused
-from etude.learning.edits.sandbox import Program, ProgramLimits, run_program
-from etude.learning.edits.workspace import Workspace
+from etude.learning.edits.sandbox import MESSAGES, RESULT, Program, ProgramLimits, run_program
+from etude.learning.edits.workspace import RESULT_FILE, Workspace
 
 JUNIT = "{junit}"
 """The part of a command that is replaced by the path of the JUnit XML file to write."""
@@ -120,7 +121,7 @@ class Suite:
             copy = workspace.copy_to(folder / "copy")
             kit = _write_kit(folder / "kit")
             key = secrets.token_hex(16)
-            junit = f"{workspace.folder}/.etude-junit.xml"
+            junit = f"{workspace.folder}/{RESULT_FILE}"
             words = [word.replace(JUNIT, junit) for word in self.words]
             if self.is_pytest and tests:
                 words += tests
@@ -128,27 +129,32 @@ class Suite:
                 words,
                 copy,
                 str(workspace.folder),
+                result="" if self.is_pytest else RESULT_FILE,
                 readable=workspace.readable,
-                mounts={_SUITE: str(kit), "/etc/hosts": str(kit / "hosts"), **workspace.protected_mounts()},
-                environment=self._environment(workspace, seed, key),
+                mounts={_SUITE: str(kit), "/etc/hosts": str(kit / "hosts"), **workspace.protected_mounts(copy)},
+                environment=self._environment(workspace, seed),
+                key=key if self.is_pytest else "",
                 limits=self.limits,
             )
             ended = run_program(program)
-            written = copy / ".etude-junit.xml"
-            if self.is_pytest:
-                run = read_reports(ended.messages, key, seed, str(workspace.folder))
-            elif written.is_file() and not written.is_symlink():
-                run = SuiteRun(seed, read_junit(written.read_text("utf-8", "replace"), str(workspace.folder)), 0.0)
-            else:
-                run = SuiteRun(seed, {}, 0.0, problem="the command wrote no JUnit XML")
+        if self.is_pytest:
+            run = read_reports(ended.messages, key, seed, str(workspace.folder))
+        elif ended.result is None:
+            run = SuiteRun(seed, {}, 0.0, problem="the command wrote no JUnit XML")
+        elif len(ended.result) > RESULT:
+            run = SuiteRun(seed, {}, 0.0, problem=f"it wrote more than {RESULT >> 20} MiB of JUnit XML")
+        else:
+            run = SuiteRun(seed, read_junit(ended.result.decode("utf-8", "replace"), str(workspace.folder)), 0.0)
         problem = run.problem
         if ended.timed_out:
             problem = f"it took longer than {self.limits.wall_s:g} s"
+        elif ended.too_many_messages:
+            problem = f"it sent more than {MESSAGES >> 20} MiB of reports"
         elif ended.code in (126, 127) and not run.outcomes:
             problem = "the command could not be started"
         return SuiteRun(seed, run.outcomes, time.monotonic() - started, ended.output[-20_000:], problem)
 
-    def _environment(self, workspace: Workspace, seed: int, key: str) -> dict[str, str]:
+    def _environment(self, workspace: Workspace, seed: int) -> dict[str, str]:
         folders = [
             f"{workspace.folder}/.venv/bin",
             os.path.dirname(sys.executable),
@@ -163,7 +169,6 @@ class Suite:
         }
         if self.is_pytest:
             found |= {
-                "ETUDE_KEY": key,
                 "PYTHONPATH": _SUITE,
                 "PYTEST_ADDOPTS": f"-p {_PLUGIN} -p no:cacheprovider",
             }
@@ -182,10 +187,10 @@ def _write_kit(folder: Path) -> Path:
 def read_reports(messages: bytes, key: str, seed: int, root: str) -> SuiteRun:
     """Read the signed reports of a run of pytest. A run whose reports are not in order does not count."""
     reports = _Reports(root)
-    for expected, line in enumerate(messages.splitlines()):
+    for expected, line in enumerate(io.BytesIO(messages)):
         try:
-            reports.add(_verify(line, key, expected))
-        except (ValueError, TypeError, KeyError, AttributeError):
+            reports.add(_verify(line.rstrip(b"\n"), key, expected))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return SuiteRun(seed, {}, 0.0, problem="its reports were tampered with")
     outcomes, problem = reports.outcomes, ""
     if not reports.finished:

@@ -1,7 +1,8 @@
 """A pytest plugin that runs inside the sandbox of a suite: it seeds each test, and reports outcomes to the host.
 
-It imports nothing of etude. Reports are signed, so that the code under test cannot write reports of its own, and a test
-that must fail is added, so that code which makes failures pass is noticed.
+It imports nothing of etude. Reports are signed with a key that is read before any `conftest.py` or test is imported, so
+that the code under test does not find it in its environment. A test that must fail is added, so that code which makes
+failures pass is noticed.
 """
 
 from __future__ import annotations
@@ -19,10 +20,20 @@ import pytest
 CANARY = "etude_canary"
 
 
+def _take_key() -> bytes:
+    """Read the key and close its pipe. pytest imports this plugin before any `conftest.py`."""
+    if "ETUDE_KEY_PIPE" not in os.environ:
+        return b""
+    with open(int(os.environ.pop("ETUDE_KEY_PIPE")), "rb") as pipe:
+        return bytes.fromhex(pipe.read().decode())
+
+
+_signer = hmac.new(_take_key(), digestmod=hashlib.sha256)
+
+
 class _Reporter:
     def __init__(self) -> None:
         self._descriptor = int(os.environ.pop("ETUDE_MESSAGES"))
-        self._key = bytes.fromhex(os.environ.pop("ETUDE_KEY"))
         self._seed = os.environ.get("ETUDE_SEED", "0")
         self._count = 0
         os.set_inheritable(self._descriptor, False)
@@ -31,8 +42,9 @@ class _Reporter:
         body["n"] = self._count
         self._count += 1
         text = json.dumps(body)
-        sign = hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
-        data = f"{sign} {text}\n".encode()
+        signer = _signer.copy()
+        signer.update(text.encode())
+        data = f"{signer.hexdigest()} {text}\n".encode()
         while data:
             data = data[os.write(self._descriptor, data) :]
 

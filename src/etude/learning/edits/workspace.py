@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from etude.entities import Entity
-from etude.errors import Conflict, Invalid, LimitExceeded, Refused
+from etude.errors import Invalid, LimitExceeded, Refused
+from etude.learning.edits.files import find_kind, find_mode, read_bytes, read_link, read_text
+from etude.learning.edits.git import git, is_git
 from etude.sessions import isolation
 
 LARGEST = 512 << 20
 """The most bytes of a folder that are copied for each run."""
 LEFT_OUT = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".mypy_cache", ".pytest_cache"})
+RESULT_FILE = ".etude-junit.xml"
+"""The file that a suite writes its outcomes to; one that is already in the folder is not copied."""
 PROTECTED = (
     *("test_*.py", "*_test.py", "conftest.py", "tests/*", "test/*", "testing/*", "*.test.*", "*.spec.*"),
     *("pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", "setup.py", "noxfile.py", "Makefile", ".coveragerc"),
@@ -32,12 +35,6 @@ class Hunk(Entity):
     path: str
     old: str
     new: str
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a file with its line ends as they are."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return file.read()
 
 
 def is_protected(path: str, more: Sequence[str] = ()) -> bool:
@@ -61,7 +58,9 @@ class Workspace:
 
     folder: Path
     files: tuple[str, ...]
-    """The files of the folder that belong to the code, by relative path."""
+    """The files of the folder that belong to the code, by relative path. None of them is a symbolic link."""
+    links: tuple[str, ...] = ()
+    """The symbolic links: a copy has them too, but the host never follows them."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """The new text of files that edits change."""
     suite_files: tuple[str, ...] = ()
@@ -73,10 +72,12 @@ class Workspace:
         """Return the text of a file, with the changes."""
         if path in self.changes:
             return self.changes[path]
+        if path in self.links:
+            raise Refused(f"`{path}` is a symbolic link.", hint="Edit the file that it leads to.")
         if path not in self.files:
             raise Refused(f"`{path}` is not a file of `{self.folder}`.", hint="An edit changes files that exist.")
         try:
-            return read_text(self._place / path)
+            return read_text(self._place, path)
         except (OSError, UnicodeDecodeError):
             raise Refused(f"`{path}` is not a text file.", hint="Edit files of text.") from None
 
@@ -121,15 +122,22 @@ class Workspace:
         """Write the files with the changes to a new folder, and return it."""
         target.mkdir(mode=0o755)
         for name in self.files:
-            source, at = self._place / name, target / name
+            at = target / name
+            try:
+                changed = self.changes.get(name)
+                content = read_bytes(self._place, name) if changed is None else changed.encode()
+                mode = find_mode(self._place, name)
+            except OSError:
+                continue  # it was removed, or became a link
             at.parent.mkdir(parents=True, exist_ok=True)
-            if name in self.changes:
-                at.write_text(self.changes[name], encoding="utf-8", newline="")
-                shutil.copymode(source, at)
-            elif source.is_symlink():
-                at.symlink_to(os.readlink(source))
-            elif source.is_file():
-                shutil.copy2(source, at)
+            at.write_bytes(content)
+            at.chmod(mode)
+        for name in self.links:
+            # Links come last, so that no file is written through one. In the sandbox they lead to no file of the host.
+            at = target / name
+            with contextlib.suppress(OSError):
+                at.parent.mkdir(parents=True, exist_ok=True)
+                at.symlink_to(read_link(self._place, name))
         if os.getuid() == 0:
             # The sandbox does not run as root.
             for folder, folders, names in os.walk(target):
@@ -137,18 +145,19 @@ class Workspace:
                     os.chown(Path(folder, each), isolation.NOBODY, isolation.NOBODY, follow_symlinks=False)
         return target
 
-    def protected_mounts(self) -> dict[str, str]:
-        """Return the protected files of the folder, to mount read-only over a copy."""
+    def protected_mounts(self, copy: Path) -> dict[str, str]:
+        """Return the protected files of a copy, to mount read-only where the copy is seen."""
         found = [p for p in self.files if is_protected(p, self.suite_files)]
-        kept = [p for p in found if (self._place / p).is_file() and not (self._place / p).is_symlink()]
-        return {f"{self.folder}/{p}": str(self._place / p) for p in kept}
+        return {f"{self.folder}/{p}": str(copy / p) for p in found if find_kind(copy, p) == "file"}
 
     def fingerprint(self) -> str:
         """Return a hash of all protected files: the suite that scores belong to."""
         digest = hashlib.sha256()
         for name in sorted(p for p in self.files if is_protected(p, self.suite_files)):
-            place = self._place / name
-            digest.update(name.encode() + b"\0" + (place.read_bytes() if place.is_file() else b"") + b"\0")
+            content = b""
+            with contextlib.suppress(OSError):
+                content = read_bytes(self._place, name)
+            digest.update(name.encode() + b"\0" + content + b"\0")
         return digest.hexdigest()
 
 
@@ -157,8 +166,10 @@ def open_workspace(folder: Path, command: Sequence[str] = ()) -> Workspace:
     folder = folder.expanduser().resolve()
     if not folder.is_dir():
         raise Invalid(f"`{folder}` is not a folder.", hint="Give the folder of the code with `--repo`.")
-    files = _git_files(folder) if is_git(folder) else _all_files(folder)
-    size = sum((folder / f).stat().st_size for f in files if (folder / f).is_file())
+    kinds = {f: find_kind(folder, f) for f in (_git_files(folder) if is_git(folder) else _all_files(folder))}
+    kinds.pop(RESULT_FILE, None)
+    files = [f for f, kind in kinds.items() if kind == "file"]
+    size = sum((folder / f).lstat().st_size for f in files)
     if size > LARGEST:
         raise LimitExceeded(
             f"The files of `{folder}` have {size:,} bytes; at most {LARGEST:,} are copied for a run.",
@@ -166,41 +177,21 @@ def open_workspace(folder: Path, command: Sequence[str] = ()) -> Workspace:
         )
     named = {os.path.normpath(word.partition("::")[0]) for word in command}
     inside = tuple(f for f in files if f in named or any(f.startswith(f"{n}/") for n in named if n not in (".", "")))
-    return Workspace(folder, tuple(files), suite_files=inside)
+    links = tuple(f for f, kind in kinds.items() if kind == "link")
+    return Workspace(folder, tuple(files), links, suite_files=inside)
 
 
 def _all_files(folder: Path) -> list[str]:
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(f for f in folders if f not in LEFT_OUT and not f.endswith(".egg-info"))
-        found += [str(Path(place, name).relative_to(folder)) for name in sorted(names) if not name.endswith(".pyc")]
+        linked = [f for f in folders if Path(place, f).is_symlink()]
+        found += [
+            str(Path(place, name).relative_to(folder)) for name in sorted(names + linked) if not name.endswith(".pyc")
+        ]
     return found
 
 
 def _git_files(folder: Path) -> list[str]:
     listed = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
-    return sorted({f for f in listed if f and (folder / f).is_file() and LEFT_OUT.isdisjoint(PurePosixPath(f).parts)})
-
-
-def is_git(folder: Path) -> bool:
-    """Return whether a folder is the top of a git repository."""
-    return (folder / ".git").exists()
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder and return its output. No hooks run, and no settings of the repository start programs."""
-    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgsign=false"]
-    who = {"GIT_AUTHOR_NAME": "etude", "GIT_AUTHOR_EMAIL": "etude@localhost"}
-    who |= {"GIT_COMMITTER_NAME": "etude", "GIT_COMMITTER_EMAIL": "etude@localhost", "GIT_TERMINAL_PROMPT": "0"}
-    done = subprocess.run(
-        [*command, "-C", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | who,
-        errors="surrogateescape",
-    )
-    if done.returncode:
-        text = (done.stderr or done.stdout).strip()
-        raise Conflict(f"`git {arguments[0]}` failed in `{folder}`: {text[:500]}.", hint="Run it by hand to see why.")
-    return done.stdout
+    return sorted({f for f in listed if f and LEFT_OUT.isdisjoint(PurePosixPath(f).parts)})
