@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from decimal import Decimal
 
 import pytest
@@ -82,3 +83,10 @@ def test_any_text_can_be_rendered(before: str, after: str) -> None:
     assert "{{" not in rendered.text or "}}" not in rendered.text.split("{{", 1)[1]
     for figure in rendered.figures:
         assert rendered.text[figure.start : figure.end] == figure.text
+
+
+def test_many_open_braces_take_linear_time() -> None:
+    start = time.process_time()
+    rendered = render_figures("{{" * 100_000, RESULTS)
+    assert time.process_time() - start < 20
+    assert rendered.text == "…" and len(rendered.errors) == 1

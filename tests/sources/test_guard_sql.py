@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import time as clock
 from datetime import timedelta
@@ -321,6 +323,31 @@ def test_a_refusal_names_the_thing_and_the_place(dialect: str) -> None:
 def test_what_is_too_deep_too_long_or_no_text_is_refused(dialect: str, sql: str) -> None:
     with pytest.raises((Refused, InvalidQuery)):
         check(sql, dialect)
+
+
+LONG = 200_000
+REPEATED = ("[", "/*", "{{", "(", "'", '"', "`", "$", "$a$", "--", "e'", "'\\", " ", "1", "a")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", REPEATED)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_long_text_takes_linear_time(dialect: str, unit: str) -> None:
+    text = unit * (LONG // len(unit))
+    texts = [text, f"SELECT {text}", f"DESCRIBE {text}", f"DESCRIBE a{text}x", f"SHOW TABLES{text}x", f"EXPLAIN {text}"]
+    texts += [f"SELECT {text}, x.f(1)", f"SELECT 'a' + '{text}' FROM FROM"]
+    for written in texts:
+        start = time.process_time()
+        with suppress(EtudeError):
+            check(written, dialect)
+        assert time.process_time() - start < 20, written[:40]
+
+
+@pytest.mark.slow
+def test_many_types_take_linear_time() -> None:
+    start = time.process_time()
+    check("SELECT 1::int" + ", 1::int" * 20_000)
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 import uuid
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -135,3 +137,23 @@ def test_values_survive_the_way_through_json(values: list[Any]) -> None:
     import json
 
     assert decode_params(json.loads(json.dumps(encode_params(values)))) == values
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "sqlite", "postgres", "mysql"])
+@pytest.mark.parametrize(
+    "unit", ["[", "/*", "'", "'\\", '"', '"\\', "`", "$", "$a$", "--", "e'", "e'\\", " ", "1", "a"]
+)
+def test_marks_of_a_long_text_are_found_in_linear_time(dialect: str, unit: str) -> None:
+    start = time.process_time()
+    for before in ("", "$", "?"):
+        with suppress(Invalid):
+            place_params(before + unit * (200_000 // len(unit)), [1], dialect)
+    assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [("sqlite", "? [?"), ("mysql", "? '?\\"), ("postgres", "? e'?\\"), ("postgres", "? $a$?"), ("duckdb", "? /*?")],
+)
+def test_nothing_is_bound_inside_an_unclosed_quote_or_comment(dialect: str, text: str) -> None:
+    assert place_params(text, [1], dialect)[0].endswith(text[2:])

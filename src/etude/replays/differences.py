@@ -124,6 +124,12 @@ def _steps(run: Run) -> list[Step]:
     return [s for s in own if s.code != PREAMBLE]
 
 
+# In linear time: an unclosed quote or comment ends with the text.
+_QUOTED_OR_COMMENT = re.compile(
+    r"(?P<quoted>'(?:[^']|'')*+(?:'|\Z)|\"(?:[^\"]|\"\")*+(?:\"|\Z))|--[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL
+)
+
+
 def normal_code(step: Step) -> str:
     """Return the code of a step without what does not change its meaning: space, comments and the case of keywords."""
     if step.kind == "python":
@@ -131,10 +137,10 @@ def normal_code(step: Step) -> str:
             return ast.dump(ast.parse(step.code))
         except SyntaxError:
             return step.code
-    text = re.sub(r"--[^\n]*|/\*.*?\*/", " ", step.code, flags=re.DOTALL)
+    text = _QUOTED_OR_COMMENT.sub(lambda found: found["quoted"] or " ", step.code)
     parts = re.split(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")", text)
     folded = [p if n % 2 else re.sub(r"\s+", " ", p).lower() for n, p in enumerate(parts)]
-    return re.sub(r"\s*([(),=<>;])\s*", r"\1", "".join(folded)).strip(" ;")
+    return re.sub(r" ?([(),=<>;]) ?", r"\1", "".join(folded)).strip(" ;")
 
 
 def _data(one: Run, other: Run) -> str:

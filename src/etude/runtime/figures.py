@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 
@@ -18,7 +18,6 @@ from etude.runtime.expression import ResultRows, Scalar, evaluate
 
 OPEN, CLOSE = "{{", "}}"
 MAX_FIGURES = 300
-_FIGURE = re.compile(r"\{\{(.*?)\}\}", re.S)
 _LONG = Context(prec=100)
 _SCALES = {"k": 3, "K": 3, "M": 6, "B": 9, "bn": 9, "thousand": 3, "million": 6, "billion": 9}
 _SAMPLE = re.compile(
@@ -43,16 +42,16 @@ def render_figures(text: str, results: Mapping[str, ResultRows]) -> Rendered:
     figures: list[Figure] = []
     errors: list[str] = []
     at = length = 0
-    for match in _FIGURE.finditer(text):
-        pieces.append(text[at : match.start()])
+    for start, end in _find_figures(text):
+        pieces.append(text[at:start])
         length += len(pieces[-1])
-        at = match.end()
+        at, written = end, text[start:end]
         try:
             if len(figures) >= MAX_FIGURES:
                 raise Invalid(f"an answer has at most {MAX_FIGURES} figures.")
-            shown, figure = _fill(match[1], results)
+            shown, figure = _fill(written[len(OPEN) : -len(CLOSE)], results)
         except Invalid as error:
-            errors.append(f"`{match[0]}`: {error.message}")
+            errors.append(f"`{written}`: {error.message}")
             shown = "…"
         else:
             figures.append(figure.model_copy(update={"start": length, "end": length + len(shown)}))
@@ -63,6 +62,14 @@ def render_figures(text: str, results: Mapping[str, ResultRows]) -> Rendered:
         errors.append(f"`{rest[rest.index(OPEN) :][:60]}`: `{CLOSE}` is missing.")
         rest = rest[: rest.index(OPEN)] + "…"
     return Rendered("".join([*pieces, rest]), tuple(figures), tuple(errors))
+
+
+def _find_figures(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each expression starts and ends, in linear time: without a `}}` no later `{{` is closed either."""
+    at = 0
+    while (start := text.find(OPEN, at)) >= 0 and (end := text.find(CLOSE, start + len(OPEN))) >= 0:
+        at = end + len(CLOSE)
+        yield start, at
 
 
 def move_figures(figures: Sequence[Figure], text: str, changed: str) -> tuple[Figure, ...]:

@@ -43,7 +43,7 @@ def broken(text: str) -> SourceError:
     )
 
 
-_MARKED = re.compile(r"LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
+_MARKED = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 
 
 def invalid_query(error: Exception, sql: str, describe: Callable[[str], str] = str) -> InvalidQuery:

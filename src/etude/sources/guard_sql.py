@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
@@ -158,8 +158,9 @@ def _check_query(sql: str, dialect: str, granted: Granted, params: int) -> Check
 
 
 _NAME = r"""((?:[\w$]+|"[^"]*"|`[^`]*`|\[[^\]]*\])(?:\.(?:[\w$]+|"[^"]*"|`[^`]*`|\[[^\]]*\]))*)"""
-_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
-_DESCRIBE = re.compile(rf"\s*(?:describe|desc|show\s+columns\s+from)\s+{_NAME}\s*;?\s*", re.IGNORECASE)
+# `\s*(?:;\s*)?`, not `\s*;?\s*`: two runs of blanks side by side take quadratic time on a text that does not match.
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*(?:;\s*)?", re.IGNORECASE)
+_DESCRIBE = re.compile(rf"\s*(?:describe|desc|show\s+columns\s+from)\s+{_NAME}\s*(?:;\s*)?", re.IGNORECASE)
 _EXPLAIN = {
     "postgres": re.compile(r"\s*(explain)\s+(?=select|with|values|table|\()(?!\(\s*\w+[\s,)](?!\())", re.IGNORECASE),
     "mysql": re.compile(r"\s*(explain(?:\s+format\s*=\s*json)?)\s+(?=select|with|\()", re.IGNORECASE),
@@ -411,8 +412,10 @@ class _Statement:
 
     def follows_dot_or_as(self, offset: int) -> bool:
         """Return whether a word at this offset can only be a name."""
-        before = self.sql[:offset].rstrip()
-        return before.endswith(".") or re.search(r"\bas$", before[-3:], re.IGNORECASE) is not None
+        while offset and self.sql[offset - 1].isspace():
+            offset -= 1
+        before = self.sql[max(offset - 3, 0) : offset]
+        return before.endswith(".") or re.search(r"\bas$", before, re.IGNORECASE) is not None
 
     def parse(self) -> Any:
         from sqlglot.errors import ParseError
@@ -438,8 +441,8 @@ class _Statement:
         if near and first.get("line"):
             # The parser reports the column where the word ends.
             position = {"line": first["line"], "column": max(first["col"] - len(near) + 1, 1)}
-        said = str(first.get("description", "unexpected text"))
-        what = re.sub(r" for <class '.*?'>| but got <Token .*>", "", said).rstrip(".")
+        said = str(first.get("description", "unexpected text"))[:1000]
+        what = re.sub(r" for <class '[^']*'>| but got <Token .*", "", said, flags=re.DOTALL).rstrip(".")
         where = f" near `{_short(near)}`" if near else ""
         return InvalidQuery(
             f"The query cannot be parsed{where}: {what}.",
@@ -456,10 +459,11 @@ class _Statement:
             return isinstance(number, exp.Literal) and number.this.isdigit() and 1 <= int(number.this) <= self.params
         return isinstance(node, exp.Placeholder) and not node.args.get("this") and self.params > 0
 
-    def type_words(self) -> Iterator[str]:
-        """Return the words of the statement that the parser knows as types of any database."""
+    @cached_property
+    def type_words(self) -> frozenset[str]:
+        """The words of the statement that the parser knows as types of any database."""
         types = self._dialect.parser_class.TYPE_TOKENS
-        return (_ascii_lower(token.text) for token in self.tokens if token.token_type in types)
+        return frozenset(_ascii_lower(token.text) for token in self.tokens if token.token_type in types)
 
     def bare_functions(self) -> set[str]:
         """Return the names of the parser's classes for functions that this dialect writes without brackets."""
@@ -655,7 +659,8 @@ def column_hint(message: str, columns: Iterable[str]) -> str:
         return f"Use {instead}."
     if "syntax error" in message or "unrecognized token" in message:
         return ""
-    for word in re.findall(r"[\w$]+", message):
+    # The message may quote a long value, and finding similar names takes time.
+    for word in re.findall(r"[\w$]+", message[:1000]):
         near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.75)
         if near and near[0] != word.lower():
             return f"Did you mean `{known[near[0]]}`?"
@@ -794,8 +799,8 @@ class _Walk:
             name = kind.name if isinstance(kind, exp.Expression) else str(kind or "").rpartition(".")[2].strip('"')
         else:
             # The parser has one class for many spellings. Postgres knows some; others may be user-defined types.
-            name = next((word for word in self._statement.type_words() if word in self._granted.domains), "text")
-        self._check_type(name, self._position_of(node))
+            name = min(self._statement.type_words & self._granted.domains, default="text")
+        self._check_type(name, lambda: self._position_of(node))
 
     def returned_types(self) -> None:
         """Check the type after `RETURNING` in JSON functions, which the tree does not contain for all of them."""
@@ -805,15 +810,15 @@ class _Walk:
                 continue
             named = [t.text for t in tokens[index + 1 : index + 4]]
             name = named[2] if named[1:2] == ["."] and len(named) > 2 else next(iter(named), "")
-            self._check_type(name, _position(self._statement.sql, word.start))
+            self._check_type(name, partial(_position, self._statement.sql, word.start))
 
-    def _check_type(self, name: str, position: Mapping[str, int]) -> None:
+    def _check_type(self, name: str, position: Callable[[], Mapping[str, int]]) -> None:
         if _ascii_lower(name) not in _TYPES and name not in self._granted.types:
             raise Refused(
                 f"The type `{name}` is not allowed in a query: a cast to it might run user-defined code.",
                 hint="Cast to a built-in type of Postgres, or to an enumeration.",
                 reason="type",
-                **position,
+                **position(),
             )
 
     def _table(self, node: Any) -> None:
@@ -998,14 +1003,15 @@ class _Walk:
                 self._statement.refuse(message, "lock", token.start, "Remove the clause.")
             if follows == "(" and (raw[0].isalpha() or raw[0] in '_"`['):
                 before = self._statement.raw(tokens[index - 1]) if index else ""
-                self._call(token, raw, before)
+                qualifier = tokens[index - 2].text if before == "." and index > 1 else ""
+                self._call(token, raw, before, qualifier)
 
-    def _call(self, token: Any, raw: str, before: str) -> None:
+    def _call(self, token: Any, raw: str, before: str, qualifier: str) -> None:
         word = raw.lower().split()[-1]
         if token.start in self._declared:
             return
         if before == "." or not (raw[0].isalpha() or raw[0] == "_"):
-            name = token.text if before != "." else f"{self._qualifier(token)}.{token.text}"
+            name = token.text if before != "." else f"{qualifier}.{token.text}"
             position = _position(self._statement.sql, token.start)
             self._refuse_call(name.lower(), position, hint="Call an allowed function without quotes or a schema.")
         if word not in _BEFORE_BRACKET and word not in self._functions and word not in self._table_functions:
@@ -1013,10 +1019,6 @@ class _Walk:
         if word in self._granted.shadowed:
             hint = f"This database has a user-defined function `{word}`, which might run instead of the built-in one."
             self._refuse_call(word, _position(self._statement.sql, token.start), hint=hint)
-
-    def _qualifier(self, token: Any) -> str:
-        found = re.search(r"([\w$]+)[\"`\]]?\s*\.\s*$", self._statement.sql[: token.start])
-        return found.group(1) if found else ""
 
     def _refuse_call(self, name: str, position: Mapping[str, int], noun: str = "function", hint: str = "") -> NoReturn:
         allowed = self._table_functions if noun == "table function" else self._functions

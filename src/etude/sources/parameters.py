@@ -128,15 +128,19 @@ def _decode(value: Any) -> Any:
             return [_decode(v) for v in text]
 
 
-_QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
-_COMMENTS = r"--[^\n]*|/\*.*?\*/"
+# An unclosed quote or comment is one lexeme to the end of the text. If it did not match, the search would scan to the
+# end again from the next character: quadratic time.
+_QUOTED = r"'(?:[^']|'')*+(?:'|\Z)|\"(?:[^\"]|\"\")*+(?:\"|\Z)"
+_ESCAPED = r"'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)"
+_BACKTICKS = r"`[^`]*+(?:`|\Z)"
+_COMMENTS = r"--[^\n]*|/\*(?:.*?\*/|.*)"
+_DOLLARS = r"\$(?P<tag>[A-Za-z_]\w*|)\$(?:.*?\$(?P=tag)\$|.*)"
 _MARKS = r"(?P<mark>\?\d*|\$\d+|[$:][A-Za-z_]\w*)"
 _SKIPPED = {
-    "duckdb": rf"{_QUOTED}|{_COMMENTS}|\$(?P<tag>[A-Za-z_]\w*|)\$.*?\$(?P=tag)\$|::|[^\W\d][\w$]*",
-    "postgres": rf"[eE]'(?:[^'\\]|\\.|'')*'|{_QUOTED}|{_COMMENTS}|\$(?P<tag>[A-Za-z_]\w*|)\$.*?\$(?P=tag)\$|::"
-    r"|\?\?|\?[|&]|[^\W\d][\w$]*",
-    "mysql": rf"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`|{_COMMENTS}|#[^\n]*|[^\W\d][\w$]*",
-    "sqlite": rf"{_QUOTED}|`[^`]*`|\[[^\]]*\]|{_COMMENTS}|[^\W\d][\w$]*",
+    "duckdb": rf"{_QUOTED}|{_COMMENTS}|{_DOLLARS}|::|[^\W\d][\w$]*",
+    "postgres": rf"[eE]{_ESCAPED}|{_QUOTED}|{_COMMENTS}|{_DOLLARS}|::|\?\?|\?[|&]|[^\W\d][\w$]*",
+    "mysql": rf"{_ESCAPED}|\"(?:[^\"\\]|\\.|\"\")*+(?:\"|\\?\Z)|{_BACKTICKS}|{_COMMENTS}|#[^\n]*|[^\W\d][\w$]*",
+    "sqlite": rf"{_QUOTED}|{_BACKTICKS}|\[[^\]]*+(?:\]|\Z)|{_COMMENTS}|[^\W\d][\w$]*",
 }
 _TOKENS = {dialect: re.compile(rf"(?P<skip>{skip})|{_MARKS}", re.DOTALL) for dialect, skip in _SKIPPED.items()}
 
@@ -189,7 +193,8 @@ class _OrderedPlaces:
         if len(self._styles) > 1:
             raise Invalid("The query has both `?` and numbered parameters.", hint="Use one of the two.")
         self._count += 1
-        return int(number) if number else self._count
+        # A longer number is no place of a value, and Python refuses to read one of thousands of digits.
+        return int(number[:9]) if number else self._count
 
     def value_of(self, key: int) -> Any:
         if not 1 <= key <= len(self._values):

@@ -155,6 +155,7 @@ _FOR_TEXT = frozenset(
 
 def type_error(message: str, sql: str, dialect: str) -> tuple[str, str] | None:
     """Return the message and the hint for an engine's error about types, without its list of overloads; else None."""
+    message = message[:4000]  # it may quote a long value, and the patterns take quadratic time
     call = _CALL.search(message)
     if call is not None:
         name = (call["name"] or call["name2"]).strip().strip('"')
@@ -206,16 +207,17 @@ def _arguments(name: str, sql: str) -> list[str]:
     start = re.search(rf"\b{re.escape(name)}\s*\(", sql, re.I)
     if start is None:
         return []
-    arguments, depth, quoted = [""], 0, False
-    for char in sql[start.end() :]:
+    arguments: list[str] = []
+    begin, depth, quoted = start.end(), 0, False
+    for at, char in enumerate(sql[begin:], begin):
         quoted ^= char == "'"
-        if not quoted and char == ")" and not depth:
-            return [a.strip() for a in arguments]
-        if not quoted and char == "," and not depth:
-            arguments.append("")
+        if not quoted and not depth and char in "),":
+            arguments.append(sql[begin:at].strip())
+            begin = at + 1
+            if char == ")":
+                return arguments
             continue
         depth += 0 if quoted else (char == "(") - (char == ")")
-        arguments[-1] += char
     return []
 
 

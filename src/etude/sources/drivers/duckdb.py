@@ -19,7 +19,7 @@ from etude.sources.quoting import quote_identifier, quote_literal
 PREPARED = 256
 # These types are sent as text: Arrow has no type for them, or DuckDB's export to Arrow loses something.
 _AS_TEXT = frozenset({"uhugeint", "bignum", "bit", "time with time zone", "variant", "union"})
-_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*(?:;\s*)?", re.IGNORECASE)
 _NESTED = frozenset({"list", "array", "map", "struct", "tuple"})
 
 
