@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,14 @@ def test_line_ends_stay_as_they_are(tmp_path: Path) -> None:
     edited = open_workspace(tmp_path).apply([Hunk(path="a.py", old="A = 1", new="A = 3")])
     copy = edited.copy_to(tmp_path / "copy")
     assert (copy / "a.py").read_bytes() == b"A = 3\r\nB = 2\r\n"
+
+
+def test_a_copy_keeps_modes_and_times(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("true\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    os.utime(tmp_path / "run.sh", (1_000_000, 1_000_000))
+    found = (open_workspace(tmp_path).copy_to(tmp_path / "copy") / "run.sh").stat()
+    assert (found.st_mode & 0o777, found.st_mtime) == (0o755, 1_000_000)
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:

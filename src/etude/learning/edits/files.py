@@ -61,10 +61,10 @@ def read_link(folder: Path, path: str) -> str:
         return os.readlink(name, dir_fd=at)
 
 
-def find_mode(folder: Path, path: str) -> int:
-    """Return the permissions of a file, not of a link's target."""
+def find_status(folder: Path, path: str) -> os.stat_result:
+    """Return the permissions and times of a file, not of a link's target."""
     with open_parent(folder, path) as (at, name):
-        return stat.S_IMODE(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
+        return os.stat(name, dir_fd=at, follow_symlinks=False)
 
 
 def replace_text(folder: Path, path: str, text: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from etude.errors import Conflict, NotFound
-from etude.learning.edits.files import find_mode, read_text, replace_text
+from etude.learning.edits.files import find_status, read_text, replace_text
 from etude.learning.edits.git import git, is_git, require_no_filter
 from etude.learning.edits.workspace import Hunk, Workspace
 
@@ -119,7 +119,7 @@ def _back_up(home: Path, edit_id: str, before: Workspace, changes: Mapping[str, 
     for path in changes:
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_text(_read(before.folder, path), encoding="utf-8", newline="")
-        (place / path).chmod(find_mode(before.folder, path))
+        (place / path).chmod(find_status(before.folder, path).st_mode & 0o7777)
 
 
 def _folder(home: Path, edit_id: str) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from etude.entities import Entity
 from etude.errors import Invalid, LimitExceeded, Refused
-from etude.learning.edits.files import find_kind, find_mode, read_bytes, read_link, read_text
+from etude.learning.edits.files import find_kind, find_status, read_bytes, read_link, read_text
 from etude.learning.edits.git import git, is_git
 from etude.sessions import isolation
 
@@ -126,12 +126,13 @@ class Workspace:
             try:
                 changed = self.changes.get(name)
                 content = read_bytes(self._place, name) if changed is None else changed.encode()
-                mode = find_mode(self._place, name)
+                status = find_status(self._place, name)
             except OSError:
                 continue  # it was removed, or became a link
             at.parent.mkdir(parents=True, exist_ok=True)
             at.write_bytes(content)
-            at.chmod(mode)
+            at.chmod(status.st_mode & 0o7777)
+            os.utime(at, ns=(status.st_atime_ns, status.st_mtime_ns))
         for name in self.links:
             # Links come last, so that no file is written through one. In the sandbox they lead to no file of the host.
             at = target / name
