@@ -198,6 +198,16 @@ CREATE DOMAIN telling AS text CHECK (tells(VALUE)); CREATE DOMAIN image AS text 
 CREATE DOMAIN string AS text CHECK (tells(VALUE));
 CREATE TYPE place AS (street text, door int); ALTER TABLE customers ADD COLUMN home place;
 UPDATE customers SET home = ROW('High Street', 7) WHERE id = 1;
+CREATE FUNCTION peek_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx(orders) RETURNS text
+    LANGUAGE sql SECURITY DEFINER AS 'SELECT password FROM secret';
+CREATE TYPE tint AS ENUM ('red', 'blue');
+CREATE FUNCTION peek_tint(tint) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT password FROM secret';
+CREATE CAST (tint AS text) WITH FUNCTION peek_tint(tint) AS IMPLICIT;
+CREATE FUNCTION peek_tints(tint, tint) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT password FROM secret';
+CREATE OPERATOR + (FUNCTION = peek_tints, LEFTARG = tint, RIGHTARG = tint);
+CREATE FUNCTION peek_near(tint, int) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT password FROM secret';
+CREATE OPERATOR ^@ (FUNCTION = peek_near, LEFTARG = tint, RIGHTARG = int);
+CREATE OPERATOR !! (FUNCTION = peek_at, RIGHTARG = text);
 CREATE SCHEMA sales; CREATE TABLE sales.regions (region text PRIMARY KEY); ANALYZE
 """
 POSTGRES_STATE = """

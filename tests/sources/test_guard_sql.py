@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import time as clock
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,7 +20,8 @@ from hypothesis import strategies as st
 
 from etude.errors import EtudeError, InvalidQuery, LimitExceeded, Refused, UnknownTable
 from etude.sources import guard_sql
-from etude.sources.base import CheckedQuery
+from etude.sources.base import CheckedQuery, Mount
+from etude.sources.drivers.postgres import PostgresDriver
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import MAX_TEXT, Granted, check_sql
 
@@ -463,3 +465,95 @@ def test_text_that_differs_from_a_count_by_anything_is_parsed(at: float, put: st
     known = guard_sql._check_counts(changed, dialect, names)
     if known is not None:
         assert known == guard_sql._check_query(changed, dialect, names, 0)
+
+
+USER_CODE = """
+CREATE TYPE mood AS ENUM ('a', 'b'); CREATE TYPE pair AS (m mood);
+CREATE TABLE secret AS SELECT 'TOPSECRET' AS k;
+CREATE TABLE plain (id int, v text); INSERT INTO plain VALUES (1, 'x');
+CREATE TABLE pub (id int, v text); INSERT INTO pub VALUES (1, 'x');
+CREATE TABLE moods (id int, m mood); INSERT INTO moods VALUES (1, 'a');
+CREATE TABLE nested (id int, many mood[], p pair); INSERT INTO nested VALUES (1, '{a}', ROW('a'));
+CREATE FUNCTION leak(pub) RETURNS text LANGUAGE sql AS 'SELECT k FROM secret';
+CREATE CAST (pub AS text) WITH FUNCTION leak(pub);
+CREATE FUNCTION leak_json(mood) RETURNS json LANGUAGE sql AS 'SELECT to_json(k) FROM secret';
+CREATE CAST (mood AS json) WITH FUNCTION leak_json(mood);
+CREATE FUNCTION leak_int(mood) RETURNS int LANGUAGE sql AS 'SELECT length(k) FROM secret';
+CREATE CAST (mood AS int) WITH FUNCTION leak_int(mood) AS IMPLICIT;
+CREATE FUNCTION leak_like(mood, text) RETURNS bool LANGUAGE sql AS 'SELECT k LIKE $2 FROM secret';
+CREATE OPERATOR ~~ (LEFTARG = mood, RIGHTARG = text, FUNCTION = leak_like);
+CREATE OPERATOR = (LEFTARG = mood, RIGHTARG = text, FUNCTION = leak_like);
+CREATE FUNCTION leak_text(text) RETURNS text LANGUAGE sql AS 'SELECT k FROM secret';
+CREATE FUNCTION leak_texts(text, text) RETURNS text LANGUAGE sql AS 'SELECT k FROM secret';
+CREATE OPERATOR !! (RIGHTARG = text, FUNCTION = leak_text);
+CREATE OPERATOR @ (RIGHTARG = text, FUNCTION = leak_text);
+CREATE OPERATOR / (LEFTARG = text, RIGHTARG = text, FUNCTION = leak_texts);
+CREATE SCHEMA other; CREATE OPERATOR other.* (LEFTARG = text, RIGHTARG = text, FUNCTION = leak_texts)
+"""
+
+
+@pytest.fixture(scope="module")
+def user_code(postgres_server: Callable[[], str]) -> Iterator[PostgresDriver]:
+    url = postgres_server()
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(USER_CODE)
+        available = "SELECT name FROM pg_available_extensions WHERE name IN ('citext', 'hstore', 'ltree')"
+        for (name,) in admin.execute(available).fetchall():
+            admin.execute(f"CREATE EXTENSION {name}")
+    driver = PostgresDriver(Mount("db", "postgres", url, tables=("plain", "pub", "moods", "nested")))
+    yield driver
+    driver.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select pub::text from pub",
+        "select p::varchar from pub p",
+        "select 'x' || pub from pub",
+        "select concat(x) from (select pub as x from pub) y",
+        "select to_json(m) from moods",
+        "select json_build_object('a', m) from moods",
+        "select abs(m) from moods",
+        "select id + m from moods",
+        "select to_json(many) from nested",
+        "select to_json(p) from nested",
+        "select to_json('a'::mood)",
+        "select m like 'TOP%'::text from moods",
+        "select m = 'TOP%'::text from moods",
+        "select m in ('TOP%'::text) from moods",
+        "select !! v from plain",
+        "select v / v from plain",
+    ],
+)
+def test_a_query_that_may_run_a_user_defined_cast_or_operator_is_refused(user_code: PostgresDriver, sql: str) -> None:
+    with pytest.raises(Refused) as caught:
+        user_code.check(sql)
+    assert caught.value.details["reason"] in ("cast", "operator")
+    assert "Drop the" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select id + 1, v || 'x', id::text, to_json(v) from plain",
+        "select id * 2 from plain where v = 'x' and v like 'x%' and id in (1, 2) and id between 1 and 3",
+        "select row_to_json(p), p::text from plain p",
+        "select case v when 'x' then 1 end, nullif(v, 'y'), - id from plain",
+    ],
+)
+def test_a_query_that_cannot_reach_user_defined_code_runs(user_code: PostgresDriver, sql: str) -> None:
+    checked = user_code.check(sql)
+    assert SECRET not in repr(pa.Table.from_batches(list(user_code.run(checked, 10))).to_pylist())
+
+
+def test_names_are_compared_as_postgres_cuts_them() -> None:
+    long, cut = "\u00e9" * 32, "\u00e9" * 31
+    names = replace(granted("postgres"), callable=frozenset({cut, "x" * 63}))
+    for sql in (f"SELECT o.{long} FROM orders o", f'SELECT o."{"x" * 70}" FROM orders o'):
+        with pytest.raises(Refused):
+            check_sql(sql, "postgres", names)
+    # Both aliases are the same name for Postgres, and the inner one hides the outer one.
+    a, b = "q" * 63 + "a", "q" * 63 + "b"
+    with pytest.raises(Refused):
+        check(f"SELECT (SELECT {a}.ts_stat FROM unnest(ARRAY['x']) {b}) FROM orders {a}")

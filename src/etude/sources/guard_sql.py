@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NoReturn
@@ -36,6 +36,22 @@ Described = Sequence[tuple[str, str, bool, str]]
 
 
 @dataclass(frozen=True)
+class UserCode:
+    """A user-defined cast, or a user-defined operator with the name of a built-in one: it runs a function on Postgres.
+
+    A query may reach it through a value of its type: from one of `tables`, or if the text names one of `types`.
+    """
+
+    shown: str
+    operator: str = ""
+    """The name of the operator; empty for a cast."""
+    types: frozenset[str] = frozenset()
+    tables: frozenset[str] = frozenset()
+    always: bool = False
+    """Whether values of built-in types are enough to reach it."""
+
+
+@dataclass(frozen=True)
 class Granted:
     """The tables that a query may read. `tables` maps display names to (schema, table) as the engine spells them."""
 
@@ -55,6 +71,8 @@ class Granted:
     """For Postgres: types whose input may run user-defined code."""
     fields: frozenset[str] = frozenset()
     """For Postgres: the names of the fields of composite types."""
+    user_code: tuple[UserCode, ...] = ()
+    """For Postgres: casts and operators that a value may run although the text does not name a function."""
 
     @cached_property
     def exact(self) -> Mapping[str, list[str]]:
@@ -153,6 +171,7 @@ def _check_query(sql: str, dialect: str, granted: Granted, params: int) -> Check
     if dialect == "postgres":
         walk.fields()
         walk.operators()
+        walk.user_code()
         walk.returned_types()
     return CheckedQuery(statement.text(walk.edits), tuple(sorted(walk.tables)))
 
@@ -542,6 +561,17 @@ _TYPES = _words(
 _CONVERSIONS = _words("bool bpchar bytea char cidr float4 int2 macaddr money name oid text timetz varchar xml")
 _RECORD_FIELDS = _words("key value ordinality")
 _OPERATOR_CHARACTERS = frozenset("+-*/<>=~!@#%^&|`?")
+# Operators of Postgres that a keyword stands for.
+_EQUAL = ("=", "<>")
+_IMPLIED = {
+    "like": ("~~", "!~~"),
+    "ilike": ("~~*", "!~~*"),
+    "similar": ("~", "!~"),
+    "between": ("<", "<=", ">", ">="),
+    "!=": _EQUAL,
+    "is": _EQUAL,
+    **{word: _EQUAL for word in ("in", "any", "all", "some", "distinct", "case", "nullif", "using", "natural")},
+}
 _NAMES = re.compile(r'[^\W\d]|"')
 
 
@@ -553,7 +583,12 @@ def _operator(run: str) -> str:
 
 
 def _fold_token(token: Any, raw: str) -> str:
-    return str(token.text) if raw.startswith('"') else _ascii_lower(token.text)
+    return _truncate(str(token.text) if raw.startswith('"') else _ascii_lower(token.text))
+
+
+def _truncate(name: str) -> str:
+    """Return the name as Postgres reads it: at most 63 bytes, without a part of a character."""
+    return name if len(name) < 16 else name.encode()[:63].decode(errors="ignore")
 
 
 # The allowed clauses by class of node. If another clause has a value, the query is refused.
@@ -599,9 +634,9 @@ class _Part:
 
 def _fold(part: _Part, dialect: str) -> str:
     """Return the name as the engine compares it. Only ASCII is lower-cased: a Kelvin sign is not a `k`."""
-    if dialect == "mysql" or (dialect == "postgres" and part.quoted):
-        return part.text
-    return _ascii_lower(part.text)
+    if dialect == "postgres":
+        return _truncate(part.text if part.quoted else _ascii_lower(part.text))
+    return part.text if dialect == "mysql" else _ascii_lower(part.text)
 
 
 def _ascii_lower(text: str) -> str:
@@ -726,7 +761,7 @@ class _Walk:
             elif isinstance(node, exp.Identifier):
                 self._identifier(node)
                 if isinstance(node.parent, (exp.Alias, exp.TableAlias, exp.ColumnDef)):
-                    self._named.add(_ascii_lower(node.this))
+                    self._named.add(_truncate(_ascii_lower(node.this)))
             elif isinstance(node, exp.In) and node.args.get("field") is not None:
                 raise Refused(
                     "`IN` needs a list or a query in brackets.",
@@ -932,11 +967,11 @@ class _Walk:
         for before, dot, token in zip(tokens, tokens[1:], tokens[2:]):
             if self._statement.raw(dot) != "." or token.start in self._in_tables or token.text == "*":
                 continue
-            name, raw = _ascii_lower(token.text), self._statement.raw(before)
+            name, raw = _truncate(_ascii_lower(token.text)), self._statement.raw(before)
             of_table = _NAMES.match(raw) is not None
             harmless = name in self._functions or name in _CONVERSIONS
             may_call = name in callable_ and (not harmless or name in self._granted.shadowed)
-            if of_table and (not may_call or self._is_column(_fold_token(before, raw), token.text)):
+            if of_table and (not may_call or self._is_column(_fold_token(before, raw), _truncate(token.text))):
                 continue
             if not of_table and not may_call and self._is_field(name):
                 continue
@@ -964,20 +999,44 @@ class _Walk:
 
     def operators(self) -> None:
         """Refuse user-defined operators: they call functions that are not on the allow-list."""
+        for name, start in self._operators():
+            if name in self._granted.operators:
+                self._statement.refuse(
+                    f"The operator `{name}` is user-defined, so it is not allowed in a query.",
+                    "operator",
+                    start,
+                    "Use the built-in operators of Postgres.",
+                )
+
+    def _operators(self) -> Iterator[tuple[str, int]]:
+        """Yield each operator of the text, and where it starts."""
         run, end = "", -1
         for token in [*self._statement.tokens, None]:
             raw = "" if token is None else self._statement.raw(token)
             if token is not None and raw and set(raw) <= _OPERATOR_CHARACTERS and (not run or token.start == end):
                 run, end = run + raw, token.end + 1
                 continue
-            if _operator(run) in self._granted.operators:
-                self._statement.refuse(
-                    f"The operator `{_operator(run)}` is user-defined, so it is not allowed in a query.",
-                    "operator",
-                    end - len(run),
-                    "Use the built-in operators of Postgres.",
-                )
+            if run:
+                yield _operator(run), end - len(run)
             run, end = (raw, token.end + 1) if token and raw and set(raw) <= _OPERATOR_CHARACTERS else ("", -1)
+
+    def user_code(self) -> None:
+        """Refuse the query if a value in it may run a user-defined cast or a user-defined overload of an operator."""
+        if not self._granted.user_code:
+            return
+        words = {_ascii_lower(word) for token in self._statement.tokens for word in token.text.split()}
+        used = {name for name, _ in self._operators()}
+        used |= {name for word, names in _IMPLIED.items() if word in words for name in names}
+        for code in self._granted.user_code:
+            if code.operator and code.operator not in used:
+                continue
+            if code.always or code.tables & self.tables or code.types & words:
+                what = "operator" if code.operator else "cast"
+                raise Refused(
+                    f"The query might run the user-defined {what} `{code.shown}`, which calls a function.",
+                    hint=f"Drop the {what} in the database, or grant a view without columns of its types.",
+                    reason=what,
+                )
 
     def _column(self, node: Any) -> None:
         """Remove the source's name from `source.table.column`."""

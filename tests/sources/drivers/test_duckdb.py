@@ -199,6 +199,16 @@ def test_an_error_does_not_name_the_hidden_database(shop: Path) -> None:
     partly.close()
 
 
+@pytest.mark.parametrize("explain", ["EXPLAIN", "explain", "EXPLAIN ANALYZE"])
+def test_a_plan_does_not_name_the_hidden_database(shop: Path, explain: str) -> None:
+    partly = DuckdbDriver(Mount("shop", "duckdb", str(shop), tables=("orders",)))
+    [plan] = rows(partly, f"{explain} SELECT a.id FROM orders a JOIN orders b USING (id)")
+    assert "hidden_" not in repr(plan) and "main.orders" in plan["explain_value"]
+    lines = [line.rstrip() for line in plan["explain_value"].splitlines() if "main.orders" in line]
+    assert all(line.endswith("│") for line in lines)
+    partly.close()
+
+
 def test_two_databases_of_which_parts_are_granted_stand_side_by_side(shop: Path, tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "crm.duckdb")) as connection:
         connection.execute("CREATE TABLE people AS SELECT 7 AS id; CREATE TABLE secret AS SELECT 1 AS a")

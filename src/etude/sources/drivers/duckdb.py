@@ -178,7 +178,8 @@ class DuckdbDriver(Driver):
                 try:
                     relation, self.column_types = self._prepared(checked)
                     reader = relation.to_arrow_reader(1 << 16)
-                    yield from _with_schema(reader)
+                    batches = _with_schema(reader)
+                    yield from map(self._hide, batches) if checked.sql.startswith("EXPLAIN ") else batches
                 finally:
                     # A result that is not read to its end would block the connection.
                     self._connection.abort()
@@ -213,6 +214,21 @@ class DuckdbDriver(Driver):
         finally:
             for name in made:
                 self._connection.execute(f"DROP TYPE IF EXISTS temp.{quote_identifier(name)}")
+
+    def _hide(self, batch: Any) -> Any:
+        """Return the plan of a query without the random names of hidden databases; the boxes keep their width."""
+        import pyarrow as pa
+
+        def hide(text: str | None) -> str | None:
+            for hidden in self._hidden.values() if text else ():
+                # A line of a box: the blanks that fill it come before its right edge.
+                line = rf"{hidden}\.([^\n│]*)│"
+                text = re.sub(line, rf"\1{' ' * (len(hidden) + 1)}│", text or "")
+                text = text.replace(f"{hidden}.", "").replace(hidden, "")
+            return text
+
+        columns = [pa.array([hide(text) for text in column.to_pylist()], pa.string()) for column in batch.columns]
+        return pa.record_batch(columns, schema=batch.schema)
 
     def _translate(self, error: Exception, sql: str) -> Exception:
         translated = _translate(error, sql)

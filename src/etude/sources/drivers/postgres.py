@@ -25,7 +25,7 @@ from etude.errors import (
 )
 from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
 from etude.sources.drivers.server_driver import ServerDriver, shorten
-from etude.sources.guard_sql import Granted, column_hint, is_granted
+from etude.sources.guard_sql import Granted, UserCode, column_hint, is_granted
 from etude.sources.query_hints import type_error
 from etude.sources.rows import (
     CHUNK_ROWS,
@@ -78,6 +78,7 @@ _NAMESPACES = "SELECT nspname FROM pg_namespace"
 # an extension do not count as user-defined: their names are not on the allow-list, or they only compute.
 _CALLABLE = """
 SELECT DISTINCT proname FROM pg_proc WHERE pronargs - pronargdefaults <= 1 AND (pronargs > 0 OR provariadic <> 0)"""
+_FIRST_USER_OID = 16384
 _OF_EXTENSION = (
     "EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = {0}::regclass AND d.objid = o.oid AND deptype = 'e')"
 )
@@ -89,6 +90,39 @@ _OPERATORS = f"""
 SELECT DISTINCT oprname FROM pg_operator o JOIN pg_namespace n ON n.oid = oprnamespace
 WHERE nspname <> 'pg_catalog' AND NOT {_OF_EXTENSION.format("'pg_operator'")}
   AND oprname NOT IN (SELECT oprname FROM pg_operator WHERE oprnamespace = 'pg_catalog'::regnamespace)"""
+# User-defined casts and operators whose names do not tell: (cast or operator, name, left or source, right or target,
+# whether values of built-in types are enough). An untyped literal takes the type of the other operand if a built-in
+# operator compares two values of that type; otherwise it may take a user-defined type.
+_USER_CODE = f"""
+SELECT 'cast', '', castsource::bigint, casttarget::bigint, false
+FROM pg_cast c JOIN pg_proc o ON o.oid = castfunc
+WHERE o.oid >= {_FIRST_USER_OID} AND NOT {_OF_EXTENSION.format("'pg_proc'")}
+UNION ALL
+SELECT 'operator', oprname, oprleft::bigint, oprright::bigint,
+       NOT EXISTS (SELECT 1 FROM pg_operator b WHERE b.oid < {_FIRST_USER_OID} AND b.oprname = o.oprname
+                   AND b.oprkind = o.oprkind AND (o.oprkind <> 'b' OR b.oprleft = b.oprright
+                   AND (o.oprleft >= {_FIRST_USER_OID} OR b.oprleft = o.oprleft)
+                   AND (o.oprright >= {_FIRST_USER_OID} OR b.oprright = o.oprright)))
+FROM pg_operator o
+WHERE o.oid >= {_FIRST_USER_OID} AND pg_operator_is_visible(o.oid) AND NOT {_OF_EXTENSION.format("'pg_operator'")}"""
+_CONVERTIBLE = f"""
+SELECT DISTINCT casttarget::bigint FROM pg_cast
+WHERE castcontext = 'i' AND castsource < {_FIRST_USER_OID} AND casttarget >= {_FIRST_USER_OID}"""
+_TYPE_NAMES = "SELECT oid::bigint, typname, format_type(oid, NULL) FROM pg_type WHERE oid = ANY(%s)"
+# The types of the values that a table gives: its row type, and the types inside that and of its columns.
+_REACHED = f"""
+WITH RECURSIVE reached(relation, type) AS (
+    SELECT oid, reltype FROM pg_class WHERE oid = ANY(%s)
+    UNION
+    SELECT relation, inner_type FROM reached JOIN pg_type t ON t.oid = type CROSS JOIN LATERAL (
+        SELECT atttypid FROM pg_attribute WHERE attrelid = t.typrelid AND attnum > 0 AND NOT attisdropped
+        UNION ALL SELECT unnest(ARRAY[t.typelem, t.typbasetype])
+        UNION ALL SELECT rngsubtype FROM pg_range r
+            WHERE rngtypid = t.oid OR (to_jsonb(r) ->> 'rngmultitypid')::oid = t.oid
+        UNION ALL SELECT casttarget FROM pg_cast
+            WHERE castsource = t.oid AND castcontext = 'i' AND casttarget >= {_FIRST_USER_OID}
+    ) AS inside(inner_type))
+SELECT relation::bigint, type::bigint FROM reached WHERE type = ANY(%s)"""
 _SAFE_TYPES = f"""
 SELECT typname FROM pg_type o JOIN pg_namespace n ON n.oid = typnamespace
 WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND typtype IN ('e', 'b') AND typelem = 0
@@ -239,15 +273,44 @@ class PostgresDriver(ServerDriver["_Schema"]):
         for oid, primary, numbers in self._ask(_UNIQUE, oids):
             unique[oid].append((primary, numbers))
         schemas = self._names(_NAMESPACES)
-        guarded = {
+        guarded: dict[str, Any] = {
             "callable": frozenset(map(str.lower, self._names(_CALLABLE))),
             "shadowed": self._names(_DEFINED),
             "operators": self._names(_OPERATORS),
             "types": self._names(_SAFE_TYPES),
             "domains": self._names(_DOMAINS),
             "fields": frozenset(map(str.lower, self._names(_FIELDS))),
+            "user_code": self._user_code(wanted),
         }
         return _Schema(self._mount.name, {r.oid: r for r in wanted}, columns, unique, schemas, guarded)
+
+    def _user_code(self, relations: Sequence[_Relation]) -> tuple[UserCode, ...]:
+        """Return the user-defined casts and overloads of operators, with the tables whose values may run them."""
+        found = self._ask(_USER_CODE)
+        if not found:
+            return ()
+        names = {oid: (name, shown) for oid, name, shown in self._ask(_TYPE_NAMES, [o for f in found for o in f[2:4]])}
+        convertible = {oid for (oid,) in self._ask(_CONVERTIBLE)}
+        tables: dict[int, set[str]] = defaultdict(set)
+        displayed = {r.oid: r.shown for r in relations}
+        for relation, kind in self._ask(_REACHED, list(displayed), list(names)):
+            tables[kind].add(displayed[relation])
+        code = []
+        for what, name, left, right, always in found:
+            own = [oid for oid in (left, right) if oid >= _FIRST_USER_OID]
+            if what == "cast" and left >= _FIRST_USER_OID:
+                own = [left]  # a cast needs a value of its source type
+            shown = [names[oid][1] for oid in (left, right) if oid in names]
+            code.append(
+                UserCode(
+                    shown=" AS ".join(shown) if what == "cast" else f"{name} ({', '.join(shown)})",
+                    operator=name,
+                    types=frozenset(names[oid][0].lower() for oid in own if oid in names),
+                    tables=frozenset(t for oid in own for t in tables[oid]),
+                    always=always or not own or not convertible.isdisjoint(own),
+                )
+            )
+        return tuple(code)
 
     def _names(self, query: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._ask(query))
@@ -487,7 +550,7 @@ class _Schema:
         columns: dict[int, dict[int, tuple[Any, ...]]],
         unique: dict[int, list[tuple[bool, list[int]]]],
         schemas: frozenset[str],
-        guarded: dict[str, frozenset[str]],
+        guarded: dict[str, Any],
     ) -> None:
         self.relations, self._columns, self._unique = relations, columns, unique
         self._by_name = {r.shown: r.oid for r in relations.values()}
