@@ -123,6 +123,22 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     started.kill()
 
 
+def test_a_question_that_fails_is_no_lost_connection(visit: Visit) -> None:
+    page = visit("")
+    ask(page, "a question that is in no scene of the model")
+    expect(page.locator(".flow")).to_contain_text("no model")
+    page.wait_for_timeout(1_500)  # time for the stream's end to be seen, and to be taken for something else
+    expect(page.get_by_text("The connection is lost")).to_have_count(0)
+
+
+def test_what_is_typed_outside_the_box_goes_into_it(visit: Visit) -> None:
+    page = visit("")
+    expect(page.locator("#composer")).to_be_visible()
+    page.locator("body").click(position={"x": 5, "y": 5})
+    page.keyboard.type("number of orders")
+    expect(page.locator("#composer")).to_have_value("number of orders")
+
+
 def test_drop_a_csv_and_ask(visit: Visit, empty: PageServer) -> None:
     page = visit("", at=empty)
     expect(page.get_by_role("heading", name="Bring data, then ask it.")).to_be_visible()

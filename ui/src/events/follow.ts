@@ -10,6 +10,8 @@ const TYPES = [
   "replay.decided", "script.compiled", "note",
 ];
 
+const ENDING = new Set(["run.finished", "run.failed", "run.cancelled"]);
+
 export interface Followed {
   run: Run;
   /** The text that the model is writing now. */
@@ -32,6 +34,8 @@ export function followRun(runId: string, known: Run | null, onChange: (state: Fo
     const entry = JSON.parse(event.data) as Entry;
     if (entry.seq <= folding.seq) return; // a repeated entry after a reconnect
     folding.add(entry);
+    // At once: the server ends the stream, and an open EventSource would take that for a lost connection.
+    if (ENDING.has(entry.type)) source.close();
     frame ||= requestAnimationFrame(show);
   };
   for (const type of TYPES) source.addEventListener(type, add);

@@ -75,11 +75,18 @@ export function AskView({ threadId, starting = false, asked: given = null, about
   }, [thread]);
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
+      if (event.altKey && event.key === "n") {
+        event.preventDefault();
+        go(link("ask"));
+      }
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (/^[1-9]$/.test(event.key)) document.querySelector<HTMLButtonElement>(`[data-choice="${event.key}"]`)?.click();
-      else if (event.key === "n") go(link("ask"));
-      else return;
-      event.preventDefault();
+      const choice = /^[1-9]$/.test(event.key) ? document.querySelector<HTMLButtonElement>(`[data-choice="${event.key}"]`) : null;
+      if (choice) {
+        event.preventDefault();
+        choice.click();
+      } else if (/^\p{L}$/u.test(event.key) && !(event.target instanceof Element && event.target.closest("[role=grid], dialog"))) {
+        document.getElementById("composer")?.focus(); // what a person types goes into the question
+      }
     };
     addEventListener("keydown", key);
     return () => removeEventListener("keydown", key);

@@ -14,7 +14,7 @@ export function Threads({ threads, current }: { threads: Thread[]; current: stri
     <aside class="threads" aria-label="Threads">
       <div class="acts">
         <a class="button" href={link("ask")}>New thread</a>
-        <kbd>N</kbd>
+        <kbd>Alt N</kbd>
       </div>
       {[...groups].map(([name, members]) => (
         <section key={name} aria-label={name}>
