@@ -192,7 +192,7 @@ def test_a_path_is_no_dataset(client: TestClient, shop: Path) -> None:
 
 def test_datasets(client: TestClient, shop: Path) -> None:
     listed = client.get("/datasets")
-    assert listed.json()["items"] == [{"id": "shop", "kind": "files", "tables": None}]
+    assert listed.json()["items"] == [{"id": "shop", "kind": "files", "tables": None, "removable": False}]
     assert str(shop) not in listed.text
     schema = client.get("/datasets/shop/schema")
     assert {"orders", "customers"} <= {t["name"] for t in schema.json()["tables"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import selectors
 import socket
 import threading
@@ -187,7 +188,7 @@ def test_every_route_errs_in_one_shape(client: TestClient) -> None:
     """Each route is sent what it cannot take: wrong methods, ids of nothing, bodies of nothing."""
     schema = client.get("/openapi.json").json()
     seen = set()
-    for path, methods in schema["paths"].items():
+    for path in schema["paths"]:
         # Any topic can be listened to, for ever, but for one that cannot be.
         url = path.replace("{topic}", "no topic").replace("{", "none-").replace("}", "")
         for method in ("get", "post", "put", "delete", "patch"):
@@ -199,8 +200,14 @@ def test_every_route_errs_in_one_shape(client: TestClient) -> None:
                 assert set(problem) >= KEYS and problem["status"] == answer.status_code
                 assert problem["instance"] == answer.headers["x-request-id"]
                 if answer.status_code == 405:
-                    assert answer.headers["allow"].lower().split(", ")[0] in methods
+                    # `/datasets/connect` is also a path of `/datasets/{dataset}`, whose methods may be named.
+                    known = {m for template, found in schema["paths"].items() if _fits(template, url) for m in found}
+                    assert answer.headers["allow"].lower().split(", ")[0] in known
     assert seen >= set(schema["paths"])
+
+
+def _fits(template: str, path: str) -> bool:
+    return re.fullmatch(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(template)), path) is not None
 
 
 def test_an_unexpected_error_tells_nothing_but_its_id(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,8 @@ def test_nothing_grows(tmp_path: Path) -> None:
         assert after[0] <= before[0] + max(40, before[0] * 0.25)
         assert after[1] <= before[1] + 20
         for table, count in after[2].items():
-            assert count <= before[2][table] + 30, (table, before[2], after[2])
+            # The runs of the last moments are kept; without pruning there would be thousands of rows more.
+            assert count <= before[2][table] + 300, (table, before[2], after[2])
     finally:
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(180) == 0

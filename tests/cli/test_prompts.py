@@ -116,7 +116,7 @@ def test_bash_completes_commands_verbs_and_options(tmp_path: Path) -> None:
         code += f"'{words[-1]}' '{words[-2]}'; echo ${{COMPREPLY[@]}}"
         return set(subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
-    assert completed("etude", "s") == {"sql", "shell", "sources", "serve"}
+    assert completed("etude", "s") == {"sql", "shell", "sources", "serve", "search", "status"}
     assert {"list", "show", "result"} <= completed("etude", "runs", "")
     assert "--format" in completed("etude", "sql", "--f")
 

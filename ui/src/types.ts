@@ -124,6 +124,7 @@ export interface Replay {
   elapsed_ms: number;
   reading: string;
   agrees: boolean | null;
+  similar: string;
 }
 
 export interface Run {
