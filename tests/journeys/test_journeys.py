@@ -41,7 +41,9 @@ class Script:
         asked = [m["content"] for m in body["messages"] if m["role"] == "user" and "Question: " in m["content"]]
         question = asked[-1].rpartition("Question: ")[2]
         self.seen.setdefault(question, []).append(body)
-        turn = self._asks[question].turns[self._played[question]]
+        turns = self._asks[question].turns
+        # The last turn again: guidance that comes after the answer makes the model answer once more.
+        turn = turns[min(self._played[question], len(turns) - 1)]
         self._played[question] += 1
         calls = tuple((name, json.dumps(arguments)) for name, arguments in turn.calls)
         return Answer(text=turn.text, calls=calls, finish=turn.stop)

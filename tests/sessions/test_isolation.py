@@ -301,3 +301,15 @@ def test_level_2_as_root_says_when_nobody_could_read_the_interpreter() -> None:
 def test_tasks_of_a_user_are_counted() -> None:
     assert isolation.count_tasks(os.getuid()) >= 1
     assert isolation.count_tasks(4_000_000_000) == 0
+
+
+def test_a_library_that_starts_threads_in_children_does_not_lower_the_isolation() -> None:
+    if isolation.probe()[0] < 3:
+        pytest.skip("this machine has no isolation of level 3")
+    code = """
+import os, sys, threading, time
+os.register_at_fork(after_in_child=lambda: threading.Thread(target=time.sleep, args=(60,), daemon=True).start())
+from etude.sessions import isolation
+sys.exit(isolation.probe()[0] != 3)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -19,6 +19,7 @@ import resource
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -116,7 +117,8 @@ def _find_level() -> tuple[int, list[str]]:
         return 1, ["Linux on x86-64 or arm64: on other systems, use a container"]
     if confine.landlock_abi() < 1:
         return 1, ["Landlock: Linux 5.13 or newer with Landlock enabled"]
-    if _can_isolate() or _can_isolate():
+    # A library may start threads in every child (lancedb does), and a process with threads cannot enter a namespace.
+    if ("lancedb" not in sys.modules and can_isolate()) or _can_isolate_afresh():
         return 3, []
     missing = ["user namespaces: `sysctl kernel.unprivileged_userns_clone=1`, or a container that allows them"]
     if confine.landlock_abi() < 6:
@@ -125,7 +127,7 @@ def _find_level() -> tuple[int, list[str]]:
     return 2, missing
 
 
-def _can_isolate() -> bool:
+def can_isolate() -> bool:
     """Try the steps of level 3 in a child process: some containers allow namespaces but no /proc of one's own."""
     outer = os.fork()
     if outer == 0:
@@ -146,6 +148,12 @@ def _can_isolate() -> bool:
         finally:
             os._exit(1)
     return os.waitpid(outer, 0)[1] == 0
+
+
+def _can_isolate_afresh() -> bool:
+    """Try the same in a new process, which has loaded nothing else."""
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import can_isolate; sys.exit(not can_isolate())"
+    return subprocess.run([sys.executable, "-E", "-s", "-c", code], capture_output=True, check=False).returncode == 0
 
 
 def interpreter_paths() -> list[str]:
