@@ -149,7 +149,7 @@ def _learning() -> list[Figure]:
         print(line, file=sys.stderr)
     last = ROUNDS - 1
     return [
-        # Answers without a result, or with numbers that no result holds, are not replayed: each time they cost the same.
+        # Answers without a result, or with numbers that no result holds, are not replayed: they cost the same again.
         Figure("sim, last round: tokens for a task", arms["on"][last].tokens, arms["off"][last].tokens, ""),
         Figure(
             "sim, last round: tokens for a right answer",
