@@ -1,6 +1,6 @@
 """Questions without a model: how many are answered, and how many of the answers are right.
 
-`python -m bench.offline` asks the questions of the part of the databases that nobody looks at while the rules are
+`python -m bench.offline` asks the questions of the part of the databases that no one looks at while the rules are
 developed, `--part develop` those of the other part. `--wrong` shows each wrong answer, `--all` every question. The
 parts are drawn by database, with a fixed seed. An answer is right if it has the rows of a reference: in any order of
 columns, with other columns besides, in the order of rows that the question asks for.

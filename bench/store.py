@@ -93,7 +93,7 @@ def _opening(folder: Path) -> Figure:
 def _finding(store: Store, name: str) -> Iterator[Figure]:
     fill(store, RUNS)
     with store._transaction() as execute:
-        execute("ANALYZE")  # as the server does by itself a minute after so many new rows
+        execute("ANALYZE")  # as the server does itself, a minute after a bulk load
     store.append("run_one", RunQueued(kind="sql", text="one"), expect=0)
     ours, plain = medians([lambda: store.run("run_one"), lambda: store._read("SELECT 1")], 50)
     yield from _beside_searches(store, name, ours)

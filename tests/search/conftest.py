@@ -1,4 +1,4 @@
-"""A small agency: workers with descriptions, personal data that nobody may find, and some documents."""
+"""A small agency: workers with descriptions, personal data that no one may find, and some documents."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -233,19 +234,19 @@ class Matcher:
         return mask_value(kind, plain if isinstance(plain, str | int | float | bool) else str(plain))
 
 
-class _Ranking:
+class _Ranking(ABC):
     """Scores texts by their similarity to one text."""
 
     mode: Mode
     notes: list[str]
 
+    @abstractmethod
     def score(self, texts: Sequence[str]) -> list[float]:
         """Return the scores of texts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def nearest_column(self, row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, float]:
         """Return the column that is most similar, and how much."""
-        raise NotImplementedError
 
 
 class _VectorRanking(_Ranking):

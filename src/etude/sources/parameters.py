@@ -193,7 +193,7 @@ class _OrderedPlaces:
         if len(self._styles) > 1:
             raise Invalid("The query has both `?` and numbered parameters.", hint="Use one of the two.")
         self._count += 1
-        # A longer number is no place of a value, and Python refuses to read one of thousands of digits.
+        # A longer number has no value either, and Python refuses to read one of thousands of digits.
         return int(number[:9]) if number else self._count
 
     def value_of(self, key: int) -> Any:

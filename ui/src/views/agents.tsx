@@ -177,7 +177,7 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
         </>
       )}
       <div class="after"><CopyRequest method="POST" path={`${path}/${paused ? "resume" : "pause"}`} body={{}} />{info.thread_id && <a href={link("ask", info.thread_id)}>its conversation</a>}</div>
-      <details class="config"><summary>What it was told</summary><pre tabIndex={0}><code>{JSON.stringify(info.config, null, 2)}</code></pre></details>
+      <details class="config"><summary>Configuration</summary><pre tabIndex={0}><code>{JSON.stringify(info.config, null, 2)}</code></pre></details>
       <h3>Steps</h3>
       <ol class="rows">
         {(steps.data?.items ?? []).toReversed().map((step) => (
