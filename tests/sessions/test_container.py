@@ -277,24 +277,33 @@ def test_neighbours_do_not_reach_each_other(provider: ContainerProvider) -> None
         assert _run(one, "open('mine').read()") == "secret"
 
 
-def test_what_a_session_leaves_running_ends_with_it(provider: ContainerProvider) -> None:
+def test_what_a_cell_leaves_running_ends_with_its_session_at_the_latest(provider: ContainerProvider) -> None:
     leave = """
-        import os, time
+        import os, signal, time
         for _ in range(3):
             if os.fork() == 0:
                 if os.fork() == 0:
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)
                     try:
                         os.setsid()
                     except OSError:
                         pass
                     time.sleep(600)
                 os._exit(0)
+        print("they run")
+        time.sleep(600)
     """
+    left: set[int] = set()
     with Session(provider) as session:
         forker = _forker(session)
         before = set(check._below(forker))
-        _run(session, leave)
-        left = wait_until(lambda: found if len(found := set(check._below(forker)) - before) >= 3 else None)
+
+        def see_them() -> None:
+            left.update(wait_until(lambda: found if len(found := set(check._below(forker)) - before) >= 3 else None))
+            session.interrupt()
+
+        assert session.execute(textwrap.dedent(leave), on_output=once(see_them)).outcome == "interrupted"
+    assert len(left) >= 3
     wait_until(lambda: not left & set(check._below(forker)))
 
 
