@@ -188,15 +188,18 @@ def _write_opening(app: App, log: RunLog, run: Run, resources: RunResources, sou
 
 def _look_at_data(app: App, log: RunLog, run: Run, sources: Sequence[Source]) -> None:
     """Profile the sources of a question quickly if nothing is known of their data. A failure does not matter."""
-    from etude.catalog.storage.profiles import profile_at_once
+    from etude.catalog.storage.profiles import has_profile, profile_at_once
     from etude.tools.table_ranking import rank_tables
 
     # Whatever else is known, the question needs the catalogs: they do not count.
-    known = [(source, app.catalog(source)) for source in sources]
+    catalogs = [(source, app.catalog(source)) for source in sources]
+    unknown = [(source, catalog) for source, catalog in catalogs if not has_profile(app, source, catalog)]
+    if not unknown:
+        return
     started, notes = time.monotonic(), list[str]()
 
     def look() -> None:
-        for source, catalog in known:
+        for source, catalog in unknown:
             left = LOOK_S - (time.monotonic() - started)
             if left < LOOK_S / 10:
                 return

@@ -158,7 +158,7 @@ def test_an_append_to_a_long_run_does_not_read_it_again(tmp_path: Path) -> None:
         assert store._db
         store._db.set_trace_callback(reads.append)
         store.append(run_id, Note(text="y"), expect=5001)
-        assert [r for r in reads if "FROM events" in r and "seq > 5001" in r.replace("'", "")]
+        assert reads and not [r for r in reads if "FROM events" in r]
 
 
 def test_lists_use_an_index(tmp_path: Path) -> None:

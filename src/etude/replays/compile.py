@@ -37,6 +37,7 @@ KNOWN_TABLES = 500
 """The names of more tables are not kept with a script."""
 NEAR_DAYS = 400
 """A date that the question does not name and that is this close to the day it was asked may follow from that day."""
+NO_RESULT = "The answer rests on no result."
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 
 
@@ -83,13 +84,20 @@ class _Parts:
     """Whether its cells were found by trial."""
 
 
-def compile_run(run: Run, material: Material) -> Compiled:
-    """Return the script of a run that succeeded; raise `NotCompiled` if it computed nothing that can run again."""
+def check_compilable(run: Run) -> None:
+    """Raise `NotCompiled` for a run that computed nothing, before anything is read for it."""
     if run.status != "succeeded" or run.source is None:
         raise NotCompiled(f"The run is {run.status}." if run.source else "The question names no dataset.")
+    if not any(step.kind in ("sql", "python") for step in run.steps):
+        raise NotCompiled(NO_RESULT)
+
+
+def compile_run(run: Run, material: Material) -> Compiled:
+    """Return the script of a run that succeeded; raise `NotCompiled` if it computed nothing that can run again."""
+    check_compilable(run)
     parts = _collect(run, material)
     if not parts.steps:
-        raise NotCompiled("The answer rests on no result.")
+        raise NotCompiled(NO_RESULT)
     catalog = material.catalog
     shapes = shapes_of(catalog, parts.facts)
     joined = frozenset().union(*(f.joined for f in parts.facts)) if parts.facts else frozenset()

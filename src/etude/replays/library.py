@@ -21,7 +21,14 @@ from etude.events import Event, ReplayDecided, RunFinished, ScriptCompiled
 from etude.ids import new_id
 from etude.limits import lower_limits
 from etude.replays.cells import NoSlice, SlicedCells, slice_run
-from etude.replays.compile import Compiled, Material, NotCompiled, compile_run, fingerprint_notes
+from etude.replays.compile import (
+    Compiled,
+    Material,
+    NotCompiled,
+    check_compilable,
+    compile_run,
+    fingerprint_notes,
+)
 from etude.replays.execution import Execution, Stopped
 from etude.replays.fingerprint import result_fingerprint
 from etude.replays.guards import check_guards
@@ -402,6 +409,7 @@ class Library:
         started = time.perf_counter()
         run = self._app.store.run(run_id)
         try:
+            check_compilable(run)
             compiled = self.draft(run, source)
         except (NotCompiled, NoSlice, EtudeError) as error:
             self._note(run_id, ScriptCompiled(replayable=False, reason=str(error), elapsed_ms=_ms(started)))

@@ -329,7 +329,9 @@ class Store(ABC):
         used = {hash for event in read_back for hash in _artifacts_of(event)}
         with self._transaction() as execute:
             last = self._last(execute, run_id, expect)
-            known = self._load(execute, run_id) if last else None
+            known = self._known(run_id) if last else None
+            if last and (known is None or known.seq != expect):
+                known = self._load(execute, run_id)
             at = max(_now(), last) if last else _now()
             entries = [Entry(run_id=run_id, seq=expect + n, at=at, event=e) for n, e in enumerate(read_back, 1)]
             run = fold(entries, known)
@@ -470,15 +472,21 @@ class Store(ABC):
     def _load(self, execute: Execute, run_id: str) -> Run | None:
         from etude.events import fold
 
-        # A log only grows, so a run that was folded before is a prefix of it.
-        with self._folded_lock:
-            run = self._folded.get(run_id)
-        rows = execute(ENTRIES, run_id, run.seq if run else 0, self.tenant, ALL)
-        if run is not None and not rows and not execute(HAS_RUN, run_id, self.tenant):
-            # It was deleted, perhaps by another process.
-            self.forget_run(run_id)
+        head = execute(HEAD, run_id, self.tenant)
+        if not head:
+            self.forget_run(run_id)  # it may have been deleted, perhaps by another process
             return None
+        # A log only grows, so a run that was folded before is a prefix of it.
+        run = self._known(run_id)
+        if run is not None and run.seq >= head[0][0]:
+            return run
+        rows = execute(ENTRIES, run_id, run.seq if run else 0, self.tenant, ALL)
         return fold((_entry(row) for row in rows), run) if rows else run
+
+    def _known(self, run_id: str) -> Run | None:
+        """Return the run as it was folded last; others may have added to its log since."""
+        with self._folded_lock:
+            return self._folded.get(run_id)
 
     def _keep(self, run: Run) -> None:
         with self._folded_lock:

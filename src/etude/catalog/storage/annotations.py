@@ -107,6 +107,8 @@ def _over(under: N, over: N) -> N:
 def annotate(profile: SourceProfile, annotations: dict[str, Any] | Annotations) -> SourceProfile:
     """Add annotations to a profile. A note of the profile lists annotated tables and columns that do not exist."""
     notes = annotations if isinstance(annotations, Annotations) else parse_annotations(annotations, "The annotations")
+    if notes == Annotations():
+        return profile
     by_name = {name.lower(): (name, note) for name, note in notes.tables.items()}
     missing: list[str] = []
 

@@ -48,22 +48,30 @@ def load_or_measure_profile(app: App, source: Source, on_progress: Progress | No
 
 def profile_at_once(app: App, source: Source, seconds: float, order: Sequence[str]) -> SourceProfile | None:
     """Return a profile for a first question, made within a time in seconds; None if a profile is known already."""
-    if find_any_profile(app, source) is not None:
+    catalog = app.catalog(source)
+    if has_profile(app, source, catalog):
         return None
     from etude.catalog.measure.quick import profile_quickly
 
     made = profile_quickly(_HostDatabase(app, source), seconds, order)
-    write_whole(_place(app, source, app.catalog(source)).with_suffix(QUICK), to_line(made))
+    write_whole(_place(app, source, catalog).with_suffix(QUICK), to_line(made))
     return made
+
+
+def has_profile(app: App, source: Source, catalog: Catalog) -> bool:
+    """Return whether a profile of the source is known, be it a quick one."""
+    place = _place(app, source, catalog)
+    if place.exists() or place.with_suffix(QUICK).exists():
+        return True
+    return _stored_profile(app, source, catalog) is not None
 
 
 def find_any_profile(app: App, source: Source) -> SourceProfile | None:
     """Return the stored profile of a source, or else the quick one for its current data."""
-    found = find_profile(app, source)
-    if found is not None:
-        return found
-    quick = _kept_profile(_place(app, source, app.catalog(source)).with_suffix(QUICK))
-    return annotate(quick, get_annotations(app, source)) if quick is not None else None
+    catalog = app.catalog(source)
+    place = _place(app, source, catalog)
+    found = _kept_profile(place) or _stored_profile(app, source, catalog) or _kept_profile(place.with_suffix(QUICK))
+    return annotate(found, get_annotations(app, source)) if found is not None else None
 
 
 def find_profile(app: App, source: Source) -> SourceProfile | None:
