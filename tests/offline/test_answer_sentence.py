@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from etude.offline.answer_sentence import show_value, write_sentence
+from etude.offline.answer_sentence import phrase_value, write_sentence
 from etude.offline.question_parts import Question
 from etude.offline.understand import Understanding
 from etude.sources.plan import QueryPlan
@@ -68,4 +68,4 @@ def test_a_long_result_names_the_first_rows_and_how_many_there_are() -> None:
     ],
 )
 def test_values_at_a_sensible_precision(value: Any, shown: str) -> None:
-    assert show_value(value) == shown
+    assert phrase_value(value) == shown

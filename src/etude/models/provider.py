@@ -19,7 +19,7 @@ from etude.entities import Turn, Usage
 from etude.errors import Cancelled
 from etude.models.base import Model, ModelReply, ModelRequest, estimate_usage
 from etude.models.provider_client import find_settings, open_client, read_key
-from etude.models.provider_failure import BrokenOff, explain, read_failure
+from etude.models.provider_failure import BrokenOff, explain_failure, read_failure
 from etude.models.provider_messages import read_turn, write_messages, write_tools
 from etude.settings import ModelSettings, Settings
 
@@ -101,7 +101,7 @@ class ProviderModel(Model):
                 last = tried == self._settings.tries or waited + wait > self._settings.wait_s
                 if last or cannot_restart or not failure.retry:
                     # `from None`: the library's error quotes the request and the answer, and a traceback would show it.
-                    raise explain(failure, self.name, self._settings, request, self._key, tried) from None
+                    raise explain_failure(failure, self.name, self._settings, request, self._key, tried) from None
             else:
                 return self._reply(request, response, tried)
             if streamed and request.on_restart is not None:

@@ -71,7 +71,7 @@ def read_failure(error: Exception) -> ProviderFailure:
     )
 
 
-def explain(
+def explain_failure(
     failure: ProviderFailure, name: str, settings: ModelSettings, request: ModelRequest, key: str, tries: int
 ) -> ModelError:
     """Return the error for the user. It includes the provider's message only if that quotes nothing of the request."""

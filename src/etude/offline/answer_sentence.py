@@ -28,14 +28,14 @@ def say_rows(reading: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     if row_count == 0 or not rows:
         return f"No rows match. Read as: {reading.rstrip('.')}." if reading else "No rows match."
     if row_count == 1 and len(columns) == 1:
-        return f"{_title(columns[0])}: {show_value(rows[0][0], columns[0])}."
+        return f"{_title(columns[0])}: {phrase_value(rows[0][0], columns[0])}."
     if row_count == 1:
         pairs = ", ".join(
-            f"{_words(name)} {show_value(value, name)}" for name, value in zip(columns, rows[0], strict=True)
+            f"{_words(name)} {phrase_value(value, name)}" for name, value in zip(columns, rows[0], strict=True)
         )
         return f"One row: {pairs}."
     if len(columns) == 1 and " only those with the " not in reading:
-        listed = ", ".join(show_value(row[0], columns[0]) for row in rows[:SHOWN])
+        listed = ", ".join(phrase_value(row[0], columns[0]) for row in rows[:SHOWN])
         return f"{row_count:,} rows: {listed}{_more(row_count)}."
     if " only those with the " in reading:
         listed = "; ".join(_row(columns, row) for row in rows[: SHOWN - 2])
@@ -57,7 +57,7 @@ def _ranks(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
 
 
 def _row(columns: Sequence[str], row: Sequence[Any]) -> str:
-    values = [show_value(value, name) for name, value in zip(columns, row, strict=True)]
+    values = [phrase_value(value, name) for name, value in zip(columns, row, strict=True)]
     if len(values) == 2:
         return f"{values[0]}: {values[1]}"
     return ", ".join(f"{_words(name)} {value}" for name, value in zip(columns, values, strict=True))
@@ -76,7 +76,7 @@ def _title(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def show_value(value: Any, column: str = "") -> str:
+def phrase_value(value: Any, column: str = "") -> str:
     """Return a value as people write it: with thousands separators, and only the digits that matter.
 
     Years and identifiers, which the name of the column tells, have no separators.

@@ -231,11 +231,11 @@ def _needed(run: Run, material: Material, tables: Sequence[Step], cells: Sequenc
 
 
 def _values(result: Result) -> Iterator[str]:
-    from etude.offline.answer_sentence import show_value
+    from etude.offline.answer_sentence import phrase_value
 
     for row in itertools.islice(result.iter_rows(), ROWS):
         for value in row:
-            if value is not None and len(text := show_value(value)) > 2:
+            if value is not None and len(text := phrase_value(value)) > 2:
                 yield text
                 yield str(value)
 

@@ -30,7 +30,7 @@ from etude.runtime.chosen_chart import build_chart
 from etude.runtime.conversation import ANSWER, LAST_TURN, ended_by_budget
 from etude.runtime.expression import MAX_ROWS, ResultRows
 from etude.runtime.figures import move_figures, render_figures
-from etude.runtime.number_check.check import Evidence, check_numbers, explain, mark_unverified
+from etude.runtime.number_check.check import Evidence, check_numbers, explain_verdict, mark_unverified
 from etude.runtime.prompt import OPENING, Opening
 from etude.runtime.query import CELL
 from etude.runtime.script import code_of_answer
@@ -144,7 +144,7 @@ class Conclusion:
             if tries == 0 and turn.stop == "length":
                 return Guided(text=CUT_OFF, by="gate")
             if tries == 0 and verdict.sends_back:
-                return Guided(text=explain(verdict), by="gate")
+                return Guided(text=explain_verdict(verdict), by="gate")
         marked = mark_unverified(text, verdict)
         choice = _last_choice(run)
         shown = choose_results(run, choice)

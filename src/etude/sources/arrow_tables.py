@@ -56,7 +56,7 @@ def _to_table(data: Any) -> Any:
     raise TypeError(f"it is a {type(data).__name__}")
 
 
-def pieces_of(data: Any, name: str, size: int) -> Iterator[tuple[bytes, bool]]:
+def parquet_pieces(data: Any, name: str, size: int) -> Iterator[tuple[bytes, bool]]:
     """Yield a table as pieces of a Parquet file, each with whether more follow."""
     import pyarrow as pa
 

@@ -844,7 +844,7 @@ def room_left(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def check_values(values: Sequence[object]) -> None:
+def check_storable(values: Sequence[object]) -> None:
     """Refuse text that not every database can store, so that all refuse the same."""
     for value in values:
         if isinstance(value, str):

@@ -26,7 +26,7 @@ from etude.store.base import (
     Rows,
     Store,
     _migrations,
-    check_values,
+    check_storable,
     disk_full,
     not_empty,
 )
@@ -374,7 +374,7 @@ def _statement(sql: str) -> bytes:
 
 def _executor(db: psycopg.Connection[Any]) -> Execute:
     def execute(sql: str, *values: object) -> Rows:
-        check_values(values)
+        check_storable(values)
         # Without values the text is sent unchanged, so that a script may have several statements.
         cursor = db.execute(_statement(sql), values if values else None)
         return cursor.fetchall() if cursor.description else []

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from etude.errors import Invalid, Unavailable
 from etude.store.action import NewAction
-from etude.store.base import Execute, Rows, check_values
+from etude.store.base import Execute, Rows, check_storable
 from etude.store.postgres import _statement
 from etude.store.queue_dialect import RETRY_S, Listener, Notification, QueueDialect
 
@@ -84,12 +84,12 @@ class PostgresDialect(QueueDialect):
             stack.enter_context(db.transaction())
 
             def run(sql: str, *values: object) -> Rows:
-                check_values(values)
+                check_storable(values)
                 db.execute(_statement(sql), values)
                 return []
 
             def execute(sql: str, *values: object) -> Rows:
-                check_values(values)
+                check_storable(values)
                 rows: Rows = db.execute(_statement(sql), values).fetchall()
                 return rows
 

@@ -30,7 +30,7 @@ from etude.store.base import (
     Execute,
     Rows,
     Store,
-    check_values,
+    check_storable,
     disk_full,
     is_full,
     not_empty,
@@ -335,7 +335,7 @@ _parents: list[sqlite3.Connection] = []
 
 def _executor(db: sqlite3.Connection) -> Execute:
     def execute(sql: str, *values: object) -> Rows:
-        check_values(values)
+        check_storable(values)
         return db.execute(sql, [_bind(value) for value in values]).fetchall()
 
     return execute

@@ -13,7 +13,7 @@ import pytest
 from etude.app import App
 from etude.errors import EtudeError, Unavailable
 from etude.learning.observer.drafts import find_drafts
-from etude.learning.observer.findings import explain, find_failures
+from etude.learning.observer.findings import diagnose_error, find_failures
 from etude.learning.observer.observer import OperationObserver, observe, observing
 from etude.learning.observer.operations import Operation, read_operations
 from etude.playbook import parse_playbook, read_playbooks
@@ -69,7 +69,7 @@ def test_failures_with_the_same_key_are_one_finding_with_evidence() -> None:
     ],
 )
 def test_rules_explain_errors(error: str, says: str) -> None:
-    assert says in explain(error)[0]
+    assert says in diagnose_error(error)[0]
 
 
 def test_a_finding_is_told_once_and_again_only_when_it_doubles(tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from etude.runtime.number_check.check import Evidence, Verdict, check_numbers, explain, find_numbers, mark_unverified
+from etude.runtime.number_check.check import (
+    Evidence,
+    Verdict,
+    check_numbers,
+    explain_verdict,
+    find_numbers,
+    mark_unverified,
+)
 
 from ..answers import Answer, make_answers
 from ..written import ANSWERS, LAST, LATER
@@ -243,12 +250,12 @@ def test_unverified_numbers_are_marked_once() -> None:
 
 
 def test_the_explanation_names_what_to_correct() -> None:
-    message = explain(check_numbers("North has 421 orders. South has 388.", [SALES]))
+    message = explain_verdict(check_numbers("North has 421 orders. South has 388.", [SALES]))
     assert "`North has 421 orders." in message and "the result has 412 (orders)" in message
     assert "leave the number out" in message
-    untraced = explain(check_numbers("They lose 9,999,999 a year.", [SALES]))
+    untraced = explain_verdict(check_numbers("They lose 9,999,999 a year.", [SALES]))
     assert "`9,999,999`" in untraced
-    assert explain(check_numbers("North has 412 orders.", [SALES])) == ""
+    assert explain_verdict(check_numbers("North has 412 orders.", [SALES])) == ""
 
 
 def test_every_verified_number_has_its_source() -> None:
@@ -387,14 +394,14 @@ def test_answers_as_models_write_them_are_judged_rightly(monkeypatch: pytest.Mon
 def test_the_label_next_to_a_number_decides_its_row() -> None:
     verdict = check_numbers("South has 412 orders and North 388.", [SALES])
     assert [c.mention.text for c in verdict.contradicted] == ["412", "388"]
-    assert verdict.sends_back and "the result has 388 (orders)" in explain(verdict)
+    assert verdict.sends_back and "the result has 388 (orders)" in explain_verdict(verdict)
 
 
 def test_an_untraced_number_is_marked_but_the_answer_is_not_sent_back() -> None:
     text = "North has 412 orders, South 388 and East 275. A competitor is said to have 7,777."
     verdict = check_numbers(text, [SALES])
     assert [c.mention.text for c in verdict.unverified] == ["7,777"]
-    assert not verdict.sends_back and explain(verdict) == ""
+    assert not verdict.sends_back and explain_verdict(verdict) == ""
     assert mark_unverified(text, verdict).endswith("7,777 [?].")
 
 
@@ -483,5 +490,5 @@ def test_a_mean_has_to_be_called_one() -> None:
 def test_a_name_that_no_result_has_is_contradicted() -> None:
     verdict = check_numbers("Second is Pavilion with 7,390.25.", [SHOPS], "Which shops sell most?")
     assert [c.mention.text for c in verdict.contradicted] == ["7,390.25"]
-    assert "no result has `Pavilion`; the value is that of Atrium" in explain(verdict)
+    assert "no result has `Pavilion`; the value is that of Atrium" in explain_verdict(verdict)
     assert check_numbers("Second is Atrium with 7,390.25.", [SHOPS]).ok

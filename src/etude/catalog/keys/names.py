@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from etude.entities import Table
+from etude.plurals import singular
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
@@ -21,17 +22,6 @@ def word_set(text: str) -> frozenset[str]:
 def words(name: str) -> tuple[str, ...]:
     """Return the words of a name, in lower case and singular: the same for `CustomerOrders` and `customer_order`."""
     return tuple(singular(w.lower()) for w in _WORDS.findall(name))
-
-
-def singular(word: str) -> str:
-    """Return an English noun without its plural ending, approximately."""
-    if len(word) > 4 and word.endswith("ies"):
-        return word[:-3] + "y"
-    if len(word) > 4 and word.endswith(("sses", "xes", "ches", "shes")):
-        return word[:-2]
-    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word
 
 
 def bare(table: str) -> str:

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from etude.catalog.keys.names import CODES, KEYS, NameWords, bare, ends_like_key, singular, word_set, words
+from etude.catalog.keys.names import CODES, KEYS, NameWords, bare, ends_like_key, word_set, words
 from etude.catalog.measure import statements
 from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.measure.statements import Compared, Expression
 from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, TableProfile, number
 from etude.entities import ForeignKey
 from etude.errors import STOPS, EtudeError
+from etude.plurals import singular
 
 _REFERRED = frozenset({"integer", "text", "uuid", "decimal"})
 _TOGETHER = 20

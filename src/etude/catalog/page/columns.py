@@ -10,7 +10,7 @@ from etude.catalog.keys.names import words
 from etude.catalog.model import ColumnProfile, Scalar, TableProfile, number
 from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext
-from etude.catalog.page.marks import METHODS, bound, provenance_mark, show_value
+from etude.catalog.page.marks import METHODS, bound, provenance_mark, render_value
 from etude.catalog.page.markup import Markup, escape, fill, join, percent, sentence, short, show
 
 
@@ -102,7 +102,7 @@ def _range(column: ColumnProfile) -> Markup:
     if column.family in ("text", "boolean", "uuid", "json", "nested", "other", "binary", "interval"):
         if column.top and not column.unique and (column.top[0].share > 0.005 or column.distinct == len(column.top)):
             shown = [
-                fill("{v} <small>{s}</small>", v=show_value(column.top[i].value, 22), s=percent(column.top[i].share))
+                fill("{v} <small>{s}</small>", v=render_value(column.top[i].value, 22), s=percent(column.top[i].share))
                 for i in range(min(2, len(column.top)))
             ]
             return join(shown, " · ")
@@ -115,7 +115,7 @@ def _range(column: ColumnProfile) -> Markup:
     if column.min is None or column.max is None:
         return Markup("")
     if column.min == column.max:
-        return show_value(column.min)
+        return render_value(column.min)
     if column.family == "timestamp" and str(column.min)[:10] != str(column.max)[:10]:
         return fill("{a} <small>to</small> {b}", a=str(column.min)[:10], b=str(column.max)[:10])
     return fill("{a} <small>to</small> {b}", a=_number(column, column.min, 19), b=_number(column, column.max, 19))
@@ -124,10 +124,10 @@ def _range(column: ColumnProfile) -> Markup:
 def _number(column: ColumnProfile, value: Scalar, limit: int = 80) -> Markup:
     """Show a value of a column; decimals arrive as text and get thousands separators like other numbers."""
     if column.family == "integer":
-        return show_value(value, limit, grouped=not _names_things(column))
+        return render_value(value, limit, grouped=not _names_things(column))
     figure = number(value) if column.family == "decimal" and isinstance(value, str) else None
     if figure is None or len(str(value)) > 30:
-        return show_value(value, limit)
+        return render_value(value, limit)
     return escape(f"{Decimal(str(value)):,f}")
 
 
@@ -202,7 +202,7 @@ def _top(column: ColumnProfile) -> Markup:
     if not column.top:
         return Markup("")
     if column.unique and len(column.top) > 1:
-        some = join((fill("<span>{v}</span>", v=show_value(t.value, 44)) for t in column.top[:3]), ", ")
+        some = join((fill("<span>{v}</span>", v=render_value(t.value, 44)) for t in column.top[:3]), ", ")
         return fill('<p class="once">Every value is unique: {some}, …</p>', some=some)
     rows = join(
         fill(
@@ -241,7 +241,7 @@ def _quantiles(column: ColumnProfile) -> Markup:
     if len(column.quantiles) == 21:
         rows.extend((name, _number(column, column.quantiles[i])) for i, name in _POINTS)
     elif column.min is not None and column.family not in ("boolean",):
-        rows.extend([("min", show_value(column.min, 60)), ("max", show_value(column.max, 60))])
+        rows.extend([("min", render_value(column.min, 60)), ("max", render_value(column.max, 60))])
     if column.mean is not None:
         rows.append(("mean", show(column.mean)))
     if column.stddev is not None:

@@ -45,7 +45,7 @@ def bound(provenance: Provenance) -> str:
     return ", ".join(parts)
 
 
-def show_value(value: Scalar, limit: int = 80, grouped: bool = True) -> Markup:
+def render_value(value: Scalar, limit: int = 80, grouped: bool = True) -> Markup:
     """Render a value; nulls, empty text and outer spaces become visible; `grouped` separates thousands."""
     if value is None:
         return Markup("<i>null</i>")

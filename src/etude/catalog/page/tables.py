@@ -6,7 +6,7 @@ from etude.catalog.model import TableProfile
 from etude.catalog.page.changes import render_change
 from etude.catalog.page.columns import render_columns
 from etude.catalog.page.context import PageContext, table_link
-from etude.catalog.page.marks import codes, freshness_badge, provenance_mark, purpose, rows_line, show_value
+from etude.catalog.page.marks import codes, freshness_badge, provenance_mark, purpose, render_value, rows_line
 from etude.catalog.page.markup import Markup, fill, join, sentence, size
 from etude.catalog.page.quality import render_quality
 from etude.catalog.page.relations import render_correlations, render_dependencies, render_relations
@@ -83,7 +83,7 @@ def _samples(table: TableProfile) -> Markup:
     masked = {c.name for c in table.columns if c.masked}
     heads = join(fill('<th scope="col">{c}</th>', c=c) for c in samples.columns)
     rows = join(
-        fill("<tr>{cells}</tr>", cells=join(fill("<td>{v}</td>", v=show_value(v, 60, grouped=False)) for v in row))
+        fill("<tr>{cells}</tr>", cells=join(fill("<td>{v}</td>", v=render_value(v, 60, grouped=False)) for v in row))
         for row in samples.rows
     )
     note = " Suspected personal data is masked." if masked & set(samples.columns) else ""

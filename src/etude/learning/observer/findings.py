@@ -80,7 +80,7 @@ def find_failures(operations: Iterable[Operation], least: int = MANY) -> list[Fi
 
 
 def _finding(kind: str, key: str, group: list[Operation], of: int) -> Finding:
-    why, todo = explain(f"{key} {group[-1].output}")
+    why, todo = diagnose_error(f"{key} {group[-1].output}")
     return Finding(
         key,
         kind,
@@ -96,7 +96,7 @@ def _finding(kind: str, key: str, group: list[Operation], of: int) -> Finding:
     )
 
 
-def explain(text: str) -> tuple[str, str]:
+def diagnose_error(text: str) -> tuple[str, str]:
     """Return the diagnosis of an error and a suggestion, by the first rule that matches."""
     for pattern, why, todo in RULES:
         if pattern.search(text):

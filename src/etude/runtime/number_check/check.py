@@ -32,7 +32,7 @@ from etude.runtime.number_check.precision import direction_of, direction_of_verb
 from etude.runtime.number_check.search import Search
 from etude.runtime.number_check.strangers import find_strangers
 
-__all__ = ["Evidence", "Mention", "Verdict", "check_numbers", "explain", "find_numbers", "mark_unverified"]
+__all__ = ["Evidence", "Mention", "Verdict", "check_numbers", "explain_verdict", "find_numbers", "mark_unverified"]
 
 _PASSES = 4
 _PLAIN = 0.5
@@ -415,7 +415,7 @@ def mark_unverified(text: str, verdict: Verdict) -> str:
     return marked
 
 
-def explain(verdict: Verdict) -> str:
+def explain_verdict(verdict: Verdict) -> str:
     """Return the instructions for a model whose answer goes back to it; empty if it does not."""
     if not verdict.sends_back:
         return ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from etude.runtime.number_check.evidence import EvidenceColumn, singular
+from etude.plurals import singular
+from etude.runtime.number_check.evidence import EvidenceColumn
 from etude.runtime.number_check.mentions import Mention, word_set
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
+from etude.plurals import singular
 from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.columns import GENERIC_WORDS, WORD
 from etude.runtime.number_check.dimension import ROWS
-from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, singular
+from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable
 from etude.runtime.number_check.mentions import TIME_UNITS, WORDS, Mention
 from etude.runtime.number_check.operands import Operand
 from etude.runtime.number_check.passage import Label

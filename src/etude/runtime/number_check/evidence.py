@@ -10,6 +10,7 @@ from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from functools import cached_property
 
+from etude.plurals import singular
 from etude.runtime.number_check.mentions import TIME_UNITS, Period, find_numbers, word_set
 
 
@@ -303,15 +304,6 @@ def name_words(name: str) -> frozenset[str]:
     """Return the words of a name in lower case and in the singular."""
     split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
     return frozenset(singular(word) for word in re.split(r"[\W_\d]+", split.lower()) if word)
-
-
-def singular(word: str) -> str:
-    """Return an English word in the singular, approximately: good enough to compare words."""
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith(("sses", "shes", "ches", "xes")):
-        return word[:-2]
-    return word[:-1] if word.endswith("s") and not word.endswith("ss") and len(word) > 2 else word
 
 
 _LIKE_A_DATE = re.compile(r"(?<!\d)(?:1[89]|2[01])\d\d(?!\d)|\bQ[1-4]\b|\bFY|\bH[12]\b", re.I)

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, singular
+from etude.plurals import singular
+from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable
 from etude.runtime.number_check.mentions import MONTHS, WORDS, Mention, Period, month_number, word_set
 from etude.runtime.number_check.names import other_names
 

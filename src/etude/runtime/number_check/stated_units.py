@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from etude.plurals import singular
 from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.cues import Cues
-from etude.runtime.number_check.evidence import singular
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention
 from etude.runtime.number_check.operands import Operand
 
