@@ -48,6 +48,22 @@ def test_what_a_query_reads_is_known(guard: Guard, sql: str, reads: tuple[str, .
 
 
 @pytest.mark.parametrize(
+    ("sql", "reads"),
+    [
+        ("WITH b AS (FROM orders), orders AS (FROM b) FROM orders", ("orders",)),
+        ("WITH orders AS (FROM orders) FROM orders", ("orders",)),
+        ("WITH RECURSIVE orders AS (SELECT 1 AS id UNION ALL SELECT id FROM orders) FROM orders", ()),
+        ("WITH a AS (WITH orders AS (SELECT 1) FROM orders) FROM a, orders", ("orders",)),
+        ("WITH a AS (FROM customers) FROM (WITH b AS (FROM a) FROM b)", ("Customers",)),
+    ],
+)
+def test_a_name_means_a_common_table_expression_only_where_it_is_visible(
+    guard: Guard, sql: str, reads: tuple[str, ...]
+) -> None:
+    assert guard.check(sql).tables == reads
+
+
+@pytest.mark.parametrize(
     "sql",
     [
         "SELECT 1 FROM orders --\n, (PIVOT (SELECT k FROM hidden) ON k)",

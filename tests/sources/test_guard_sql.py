@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -352,6 +353,66 @@ def test_many_types_take_linear_time() -> None:
     assert time.process_time() - start < 20
 
 
+def many_ctes(count: int) -> str:
+    ctes = ", ".join(f"c{n} AS (SELECT id FROM {f'c{n - 1}' if n else 'orders'})" for n in range(count))
+    return f"WITH {ctes} SELECT id FROM c{count - 1}"
+
+
+def many_unions(count: int) -> str:
+    return " UNION ALL ".join(["SELECT t.name FROM orders t"] * count)
+
+
+def work_of(run: Callable[[], object]) -> int:
+    """Return how many lines of the guard are executed: unlike time, the same on every machine."""
+    count = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace if frame.f_code.co_filename.endswith(("guard_sql.py", "cte_scope.py")) else None
+
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+@pytest.mark.parametrize("write", [many_ctes, many_unions])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_work_grows_with_the_query_and_not_with_its_square(dialect: str, write: Callable[[int], str]) -> None:
+    names = replace(granted(dialect), describe=lambda _: [("name", "text", True, "")])
+    check_sql(write(2), dialect, names)
+    small, large = (work_of(lambda n=n: check_sql(write(n), dialect, names)) for n in (100, 400))
+    assert large < 5 * small
+
+
+@pytest.mark.parametrize(
+    ("sql", "reads"),
+    [
+        ("WITH a AS (SELECT id FROM orders), b AS (SELECT id FROM a) SELECT id FROM b", ("orders",)),
+        ("WITH b AS (SELECT id FROM orders), orders AS (SELECT id FROM b) SELECT id FROM orders", ("orders",)),
+        ("WITH orders AS (SELECT id FROM orders) SELECT id FROM orders", ("orders",)),
+        ("WITH RECURSIVE orders AS (SELECT 1 AS id UNION ALL SELECT id FROM orders) SELECT id FROM orders", ()),
+        ("WITH a AS (SELECT id FROM customers) SELECT * FROM (WITH b AS (SELECT id FROM a) SELECT id FROM b) x", None),
+        ("WITH a AS (WITH orders AS (SELECT 1 AS id) SELECT id FROM orders) SELECT id FROM a, orders", ("orders",)),
+    ],
+)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_name_means_a_common_table_expression_only_where_it_is_visible(
+    dialect: str, sql: str, reads: tuple[str, ...] | None
+) -> None:
+    assert check(sql, dialect).tables == (reads if reads is not None else ("customers",))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("sql", ["WITH a AS (SELECT id FROM b), b AS (SELECT 1 AS id) SELECT id FROM a"])
+def test_a_common_table_expression_does_not_see_later_ones(dialect: str, sql: str) -> None:
+    with pytest.raises(UnknownTable, match="`b`"):
+        check(sql, dialect)
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_long_but_flat_queries_pass(dialect: str) -> None:
     many = ", ".join(str(n) for n in range(20_000))
@@ -488,7 +549,11 @@ CREATE FUNCTION leak_texts(text, text) RETURNS text LANGUAGE sql AS 'SELECT k FR
 CREATE OPERATOR !! (RIGHTARG = text, FUNCTION = leak_text);
 CREATE OPERATOR @ (RIGHTARG = text, FUNCTION = leak_text);
 CREATE OPERATOR / (LEFTARG = text, RIGHTARG = text, FUNCTION = leak_texts);
-CREATE SCHEMA other; CREATE OPERATOR other.* (LEFTARG = text, RIGHTARG = text, FUNCTION = leak_texts)
+CREATE SCHEMA other; CREATE OPERATOR other.* (LEFTARG = text, RIGHTARG = text, FUNCTION = leak_texts);
+CREATE TYPE grade AS (g text); CREATE TABLE grades (id int, g grade); INSERT INTO grades VALUES (1, ROW('x'));
+CREATE FUNCTION leak_order(grade, grade) RETURNS int LANGUAGE plpgsql
+    AS 'DECLARE found text; BEGIN SELECT k INTO found FROM secret; RAISE EXCEPTION ''%'', found; END';
+CREATE OPERATOR CLASS grade_ops DEFAULT FOR TYPE grade USING btree AS FUNCTION 1 leak_order(grade, grade)
 """
 
 
@@ -500,7 +565,7 @@ def user_code(postgres_server: Callable[[], str]) -> Iterator[PostgresDriver]:
         available = "SELECT name FROM pg_available_extensions WHERE name IN ('citext', 'hstore', 'ltree')"
         for (name,) in admin.execute(available).fetchall():
             admin.execute(f"CREATE EXTENSION {name}")
-    driver = PostgresDriver(Mount("db", "postgres", url, tables=("plain", "pub", "moods", "nested")))
+    driver = PostgresDriver(Mount("db", "postgres", url, tables=("plain", "pub", "moods", "nested", "grades")))
     yield driver
     driver.close()
 
@@ -524,12 +589,16 @@ def user_code(postgres_server: Callable[[], str]) -> Iterator[PostgresDriver]:
         "select m in ('TOP%'::text) from moods",
         "select !! v from plain",
         "select v / v from plain",
+        "select g from grades order by g",
+        "select distinct g from grades",
+        "select greatest(g, g) from grades",
+        "select rank() over (order by grades) from grades",
     ],
 )
 def test_a_query_that_may_run_a_user_defined_cast_or_operator_is_refused(user_code: PostgresDriver, sql: str) -> None:
     with pytest.raises(Refused) as caught:
         user_code.check(sql)
-    assert caught.value.details["reason"] in ("cast", "operator")
+    assert caught.value.details["reason"] in ("cast", "operator", "operator class")
     assert "Drop the" in caught.value.hint
 
 

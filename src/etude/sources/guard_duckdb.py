@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
 from etude.sources.base import CheckedQuery, Json
+from etude.sources.cte_scope import CteScope, first_positions
 from etude.sources.duckdb_errors import failed_check
 from etude.sources.functions import allowed_functions
 from etude.sources.query_hints import missing_function
@@ -224,7 +225,7 @@ class Guard:
 
     def _walk(self, node: Json, text: str | None, params: int = 0) -> tuple[str, ...]:
         walk = _Walk(self._names, self._functions, self._table_functions, self._macros, text, params)
-        walk.node(node, frozenset())
+        walk.node(node, None)
         return tuple(sorted(walk.tables))
 
     def _tree(self, text: str, original: str) -> Json:
@@ -378,7 +379,7 @@ def _on_list(words: list[str], start: int) -> Iterator[tuple[int, int]]:
 
 
 class _Walk:
-    """One pass over a tree. `scope` holds the names of the common table expressions that a node can see."""
+    """One pass over a tree. `scope` holds the names of the common table expressions that a node can see, if any."""
 
     def __init__(
         self,
@@ -397,33 +398,36 @@ class _Walk:
         self._text = text
         self._params = {str(number) for number in range(1, params + 1)}
 
-    def node(self, node: Json, scope: frozenset[str]) -> None:
+    def node(self, node: Json, scope: CteScope | None) -> None:
         kind = node.get("type")
         if kind not in _QUERY_NODES:
             self._refuse(node, f"`{kind}`", "node")
-        for entry in node.get("cte_map", {}).get("map", []):
-            body = entry["value"]
-            for part, value in body.items():
+        entries = node.get("cte_map", {}).get("map", [])
+        names = first_positions(fold(entry["key"]) for entry in entries)
+        for position, entry in enumerate(entries):
+            # A common table expression sees only those before it, and itself if it is recursive.
+            before = CteScope(names, position, scope)
+            for part, value in entry["value"].items():
                 if part == "query_node":
-                    self.node(value, scope)
+                    self.node(value, before)
                 else:
-                    self.anything(value, scope)
-            # Added after its body: a common table expression sees only those before it, and itself if it is recursive.
-            scope = scope | {fold(entry["key"])}
-        own = scope | {fold(str(node.get("cte_name", "")))} if kind == "RECURSIVE_CTE_NODE" else scope
+                    self.anything(value, before)
+        scope = CteScope(names, len(entries), scope) if entries else scope
+        recursive = kind == "RECURSIVE_CTE_NODE"
+        own = CteScope({fold(str(node.get("cte_name", ""))): 0}, 1, scope) if recursive else scope
         for part, value in node.items():
             if part == "cte_map":
                 continue
             self.anything(value, own if part == "right" else scope)
 
-    def anything(self, value: Any, scope: frozenset[str]) -> None:
+    def anything(self, value: Any, scope: CteScope | None) -> None:
         if isinstance(value, list):
             for item in value:
                 self.anything(item, scope)
         elif isinstance(value, dict):
             self._visit(value, scope)
 
-    def _visit(self, item: Json, scope: frozenset[str]) -> None:
+    def _visit(self, item: Json, scope: CteScope | None) -> None:
         kind, group = item.get("type"), item.get("class")
         if group is not None:
             self._expression(item, str(group), scope)
@@ -440,7 +444,7 @@ class _Walk:
             if part != "qualified_name":
                 self.anything(value, scope)
 
-    def _expression(self, item: Json, group: str, scope: frozenset[str]) -> None:
+    def _expression(self, item: Json, group: str, scope: CteScope | None) -> None:
         if group == "PARAMETER":
             if item.get("identifier") not in self._params:
                 hint = "Give its value beside the query: `--param VALUE`, or `db.sql(query, [value])` in Python."
@@ -451,7 +455,7 @@ class _Walk:
         if group in ("FUNCTION", "WINDOW"):
             self._function(item, self._functions, "function")
 
-    def _reference(self, item: Json, kind: str, scope: frozenset[str]) -> None:
+    def _reference(self, item: Json, kind: str, scope: CteScope | None) -> None:
         if kind == "BASE_TABLE":
             self._table(item, item["qualified_name"]["path"], scope)
         elif kind == "TABLE_FUNCTION":
@@ -467,10 +471,9 @@ class _Walk:
         elif kind == "SHOW_REF":
             self._show(item, scope)
 
-    def _table(self, item: Json, path: list[str], scope: frozenset[str]) -> None:
-        if len(path) == 1 and fold(path[0]) in scope:
-            return
-        if len(path) == 2 and fold(path[0]) == "recurring" and fold(path[1]) in scope:
+    def _table(self, item: Json, path: list[str], scope: CteScope | None) -> None:
+        named = len(path) == 1 or (len(path) == 2 and fold(path[0]) == "recurring")
+        if named and scope is not None and scope.sees(fold(path[-1])):
             return
         found = self._names.find(path)
         if found is None:
@@ -500,7 +503,7 @@ class _Walk:
                 hint = f"Did you mean `{near[0]}`?"
             self._refuse(at or item, f"the {noun} `{name}`", "function", hint=hint)
 
-    def _show(self, item: Json, scope: frozenset[str]) -> None:
+    def _show(self, item: Json, scope: CteScope | None) -> None:
         if item.get("show_type") not in _SHOWN:
             self._refuse(item, f"`SHOW` of the kind `{item.get('show_type')}`", "node")
         if "query" in item:

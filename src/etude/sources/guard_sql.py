@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
 from etude.sources.base import CheckedQuery
+from etude.sources.cte_scope import CteScope, first_positions
 from etude.sources.functions import allowed_functions
 from etude.sources.query_hints import ENGINES, function_hint, missing_function
 from etude.sources.quoting import quote_identifier, quote_literal
@@ -37,14 +38,15 @@ Described = Sequence[tuple[str, str, bool, str]]
 
 @dataclass(frozen=True)
 class UserCode:
-    """A user-defined cast, or a user-defined operator with the name of a built-in one: it runs a function on Postgres.
+    """A cast, an operator with the name of a built-in one, or an operator class that runs a user-defined function.
 
     A query may reach it through a value of its type: from one of `tables`, or if the text names one of `types`.
     """
 
     shown: str
+    kind: str = "cast"
     operator: str = ""
-    """The name of the operator; empty for a cast."""
+    """The name of the operator; empty for the others, which need not be written to run."""
     types: frozenset[str] = frozenset()
     tables: frozenset[str] = frozenset()
     always: bool = False
@@ -72,7 +74,7 @@ class Granted:
     fields: frozenset[str] = frozenset()
     """For Postgres: the names of the fields of composite types."""
     user_code: tuple[UserCode, ...] = ()
-    """For Postgres: casts and operators that a value may run although the text does not name a function."""
+    """For Postgres: casts, operators and operator classes that a value may run without a function in the text."""
 
     @cached_property
     def exact(self) -> Mapping[str, list[str]]:
@@ -104,7 +106,7 @@ def check_sql(sql: str, dialect: str, granted: Granted, params: int = 0) -> Chec
             hint="Split the query, or join with a table instead of listing values.",
             reason="size",
         )
-    if "\0" in sql or any("\ud800" <= c <= "\udfff" for c in sql):
+    if "\0" in sql or (not sql.isascii() and any("\ud800" <= c <= "\udfff" for c in sql)):
         raise InvalidQuery(
             "The query contains U+0000 or a lone surrogate, which are not text.", hint="Remove the character."
         )
@@ -194,7 +196,7 @@ def _blank(sql: str, end: int) -> str:
 
 def _check_describe(sql: str, found: re.Match[str], dialect: str, granted: Granted) -> CheckedQuery:
     parts = [_Part.from_text(text) for text in _PARTS.findall(found.group(1))]
-    name, _ = _resolve(parts, dialect, granted, _position(sql, found.start(1)))
+    name, _ = _resolve(parts, dialect, granted, partial(_position, sql, found.start(1)))
     rows = [(column, kind, "YES" if null else "NO", key) for column, kind, null, key in granted.describe(name)]
     return CheckedQuery(_rows_query(dialect, ("column_name", "column_type", "null", "key"), rows), (name,))
 
@@ -577,9 +579,7 @@ _NAMES = re.compile(r'[^\W\d]|"')
 
 def _operator(run: str) -> str:
     """Return the operator that Postgres reads at the start of a run of symbols."""
-    while len(run) > 1 and run[-1] in "+-" and not set(run[:-1]) & set("~!@#%^&|`?"):
-        run = run[:-1]
-    return run
+    return run if set(run) & set("~!@#%^&|`?") else run.rstrip("+-") or run[0]
 
 
 def _fold_token(token: Any, raw: str) -> str:
@@ -644,7 +644,7 @@ def _ascii_lower(text: str) -> str:
 
 
 def _resolve(
-    parts: list[_Part], dialect: str, granted: Granted, position: Mapping[str, int]
+    parts: list[_Part], dialect: str, granted: Granted, position: Callable[[], Mapping[str, int]]
 ) -> tuple[str, tuple[str, ...] | None]:
     """Return the granted table that a name means, and how to write it if the engine would not find it as written."""
     path, dropped = list(parts), False
@@ -663,7 +663,7 @@ def _resolve(
         f"`{shown}` is not a table of `{granted.source}`.",
         hint=_nearest(shown, granted),
         reason="table",
-        **position,
+        **position(),
     )
 
 
@@ -733,7 +733,8 @@ class _Walk:
         self._declared: set[int] = set()
         self._in_tables: set[int] = set()
         self._named: set[str] = set()
-        self._sources: dict[str, list[str | None]] = {}
+        self._sources: dict[str, set[str | None]] = {}
+        self._scopes: dict[int, CteScope | None] = {}
 
     def tree(self, root: Any) -> None:
         from sqlglot import exp
@@ -744,6 +745,7 @@ class _Walk:
             hint = "Write a query: SELECT, WITH or VALUES."
             self._statement.refuse(f"`{name}` is not a query; a source is read-only.", "statement", word.start, hint)
         for node in root.walk():
+            self._enter(node)
             name = type(node).__name__
             if name not in _NODES:
                 self._unlisted(node, name)
@@ -881,11 +883,11 @@ class _Walk:
                 reason="table",
                 **self._position_of(node),
             )
-        name, rewritten = _resolve(parts, self._dialect, self._granted, _position(self._statement.sql, start))
+        name, rewritten = _resolve(parts, self._dialect, self._granted, partial(_position, self._statement.sql, start))
         self.tables.add(name)
         self._in_tables |= {i.meta["start"] for i in identifiers}
         if not node.alias:
-            self._sources.setdefault(_fold(parts[-1], self._dialect), []).append(name)
+            self._sources.setdefault(_fold(parts[-1], self._dialect), set()).add(name)
         if rewritten is not None:
             self._rewrite(node, name, rewritten, start, last["end"])
 
@@ -903,20 +905,28 @@ class _Walk:
 
     def _is_cte(self, node: Any, part: _Part) -> bool:
         """Return whether the name means a common table expression by the scope rules of every engine."""
+        scope = self._scopes.get(id(node))
+        return scope is not None and scope.sees(_fold(part, self._dialect))
+
+    def _enter(self, node: Any) -> None:
+        """Find the scope of a node from that of its parent, which the walk has visited before."""
         from sqlglot import exp
 
-        wanted, child, parent = _fold(part, self._dialect), node, node.parent
-        inside: Any = None
-        while parent is not None:
-            if isinstance(parent, exp.With):
-                inside = (parent, child)
-            clause = parent.args.get("with_") if isinstance(parent, exp.Query) else None
-            if clause is not None:
-                names = _visible(clause, inside[1] if inside and inside[0] is clause else None)
-                if any(_fold(_Part(i.this, bool(i.quoted)), self._dialect) == wanted for i in names):
-                    return True
-            child, parent = parent, parent.parent
-        return False
+        scope = self._scopes.get(id(node.parent)) if node.parent is not None else None
+        if isinstance(node, exp.Query) and (clause := node.args.get("with_")) is not None:
+            positions = first_positions(map(self._cte_name, clause.expressions))
+            more = 1 if clause.args.get("recursive") else 0
+            for position, cte in enumerate(clause.expressions):
+                # A common table expression sees those before it, and itself if the WITH is recursive.
+                self._scopes[id(cte)] = CteScope(positions, position + more, scope)
+            scope = CteScope(positions, len(clause.expressions), scope)
+        self._scopes.setdefault(id(node), scope)
+
+    def _cte_name(self, cte: Any) -> str | None:
+        from sqlglot import exp
+
+        name = cte.args["alias"].this if cte.args.get("alias") is not None else None
+        return _fold(_Part(name.this, bool(name.quoted)), self._dialect) if isinstance(name, exp.Identifier) else None
 
     def _from_call(self, node: Any, call: Any) -> None:
         from sqlglot import exp
@@ -946,7 +956,7 @@ class _Walk:
             # The table behind the alias; None for a query, a function or a common table expression.
             source = node.parent if isinstance(node.parent, exp.Table) else None
             alias = _fold(_Part(node.this.this, bool(node.this.quoted)), self._dialect)
-            self._sources.setdefault(alias, []).append(self._real_table(source))
+            self._sources.setdefault(alias, set()).add(self._real_table(source))
         if node.this is not None and node.args.get("columns") and (offset := _offset(node.this)) is not None:
             self._declared.add(offset)
 
@@ -959,7 +969,7 @@ class _Walk:
         parts = [_Part(i.this, bool(i.quoted)) for i in identifiers if isinstance(i, exp.Identifier)]
         if len(parts) == 1 and self._is_cte(node, parts[0]):
             return None
-        return _resolve(parts, self._dialect, self._granted, {})[0]
+        return _resolve(parts, self._dialect, self._granted, dict)[0]
 
     def fields(self) -> None:
         """Refuse `value.name` if it may call the function `name`, as Postgres does if `value` has no such column."""
@@ -985,7 +995,7 @@ class _Walk:
 
     def _is_column(self, qualifier: str, name: str) -> bool:
         """Return whether every table that the qualifier may mean has such a column."""
-        sources = self._sources.get(qualifier, [])
+        sources = self._sources.get(qualifier, set())
         return bool(sources) and all(
             source is not None and any(name == column for column, *_ in self._granted.describe(source))
             for source in sources
@@ -994,8 +1004,12 @@ class _Walk:
     def _is_field(self, name: str) -> bool:
         if name in self._granted.fields or name in _RECORD_FIELDS or re.fullmatch(r"f\d+|column\d+", name):
             return True
-        columns = {_ascii_lower(column) for table in self.tables for column, *_ in self._granted.describe(table)}
-        return name in columns or name in self._named
+        return name in self._columns or name in self._named
+
+    @cached_property
+    def _columns(self) -> frozenset[str]:
+        """The columns of all tables that the query reads, in lower case; complete after the walk over the tree."""
+        return frozenset(_ascii_lower(c) for table in self.tables for c, *_ in self._granted.describe(table))
 
     def operators(self) -> None:
         """Refuse user-defined operators: they call functions that are not on the allow-list."""
@@ -1021,7 +1035,7 @@ class _Walk:
             run, end = (raw, token.end + 1) if token and raw and set(raw) <= _OPERATOR_CHARACTERS else ("", -1)
 
     def user_code(self) -> None:
-        """Refuse the query if a value in it may run a user-defined cast or a user-defined overload of an operator."""
+        """Refuse the query if a value in it may run a user-defined cast, overload of an operator or operator class."""
         if not self._granted.user_code:
             return
         words = {_ascii_lower(word) for token in self._statement.tokens for word in token.text.split()}
@@ -1031,11 +1045,10 @@ class _Walk:
             if code.operator and code.operator not in used:
                 continue
             if code.always or code.tables & self.tables or code.types & words:
-                what = "operator" if code.operator else "cast"
                 raise Refused(
-                    f"The query might run the user-defined {what} `{code.shown}`, which calls a function.",
-                    hint=f"Drop the {what} in the database, or grant a view without columns of its types.",
-                    reason=what,
+                    f"The query might run the user-defined {code.kind} `{code.shown}`, which calls a function.",
+                    hint=f"Drop the {code.kind} in the database, or grant a view without columns of its types.",
+                    reason=code.kind,
                 )
 
     def _column(self, node: Any) -> None:
@@ -1108,20 +1121,6 @@ _WORDS = {
     "ObjectIdentifier": "regclass",
     "system_time": "FOR SYSTEM_TIME",
 }
-
-
-def _visible(clause: Any, inside: Any) -> list[Any]:
-    """Return the names of a WITH that `inside` sees: those before it, and its own if the WITH is recursive."""
-    from sqlglot import exp
-
-    seen = []
-    for cte in clause.expressions:
-        if cte is inside:
-            seen += [cte] if clause.args.get("recursive") else []
-            break
-        seen.append(cte)
-    names = [cte.args["alias"].this for cte in seen if cte.args.get("alias") is not None]
-    return [name for name in names if isinstance(name, exp.Identifier)]
 
 
 def _offset(node: Any) -> int | None:

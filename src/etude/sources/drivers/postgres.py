@@ -90,9 +90,10 @@ _OPERATORS = f"""
 SELECT DISTINCT oprname FROM pg_operator o JOIN pg_namespace n ON n.oid = oprnamespace
 WHERE nspname <> 'pg_catalog' AND NOT {_OF_EXTENSION.format("'pg_operator'")}
   AND oprname NOT IN (SELECT oprname FROM pg_operator WHERE oprnamespace = 'pg_catalog'::regnamespace)"""
-# User-defined casts and operators whose names do not tell: (cast or operator, name, left or source, right or target,
-# whether values of built-in types are enough). An untyped literal takes the type of the other operand if a built-in
-# operator compares two values of that type; otherwise it may take a user-defined type.
+# User-defined casts, operators and operator classes whose names do not tell: (kind, name, left or source, right or
+# target, whether values of built-in types are enough). An untyped literal takes the type of the other operand if a
+# built-in operator compares two values of that type; otherwise it may take a user-defined type. Sorting, grouping and
+# comparing rows call the functions of the default operator class of a type, although no operator is written.
 _USER_CODE = f"""
 SELECT 'cast', '', castsource::bigint, casttarget::bigint, false
 FROM pg_cast c JOIN pg_proc o ON o.oid = castfunc
@@ -104,7 +105,16 @@ SELECT 'operator', oprname, oprleft::bigint, oprright::bigint,
                    AND (o.oprleft >= {_FIRST_USER_OID} OR b.oprleft = o.oprleft)
                    AND (o.oprright >= {_FIRST_USER_OID} OR b.oprright = o.oprright)))
 FROM pg_operator o
-WHERE o.oid >= {_FIRST_USER_OID} AND pg_operator_is_visible(o.oid) AND NOT {_OF_EXTENSION.format("'pg_operator'")}"""
+WHERE o.oid >= {_FIRST_USER_OID} AND pg_operator_is_visible(o.oid) AND NOT {_OF_EXTENSION.format("'pg_operator'")}
+UNION
+SELECT 'operator class', '', opcintype::bigint, opcintype::bigint, false
+FROM pg_opclass c CROSS JOIN LATERAL (
+    SELECT amproc::oid FROM pg_amproc
+    WHERE amprocfamily = opcfamily AND opcintype IN (amproclefttype, amprocrighttype)
+    UNION ALL SELECT oprcode::oid FROM pg_amop JOIN pg_operator ON pg_operator.oid = amopopr
+    WHERE amopfamily = opcfamily AND opcintype IN (amoplefttype, amoprighttype)
+) AS called(oid) JOIN pg_proc o ON o.oid = called.oid
+WHERE opcdefault AND o.oid >= {_FIRST_USER_OID} AND NOT {_OF_EXTENSION.format("'pg_proc'")}"""
 _CONVERTIBLE = f"""
 SELECT DISTINCT casttarget::bigint FROM pg_cast
 WHERE castcontext = 'i' AND castsource < {_FIRST_USER_OID} AND casttarget >= {_FIRST_USER_OID}"""
@@ -285,7 +295,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         return _Schema(self._mount.name, {r.oid: r for r in wanted}, columns, unique, schemas, guarded)
 
     def _user_code(self, relations: Sequence[_Relation]) -> tuple[UserCode, ...]:
-        """Return the user-defined casts and overloads of operators, with the tables whose values may run them."""
+        """Return user-defined casts, overloads of operators and operator classes, and the tables that may run them."""
         found = self._ask(_USER_CODE)
         if not found:
             return ()
@@ -301,9 +311,11 @@ class PostgresDriver(ServerDriver["_Schema"]):
             if what == "cast" and left >= _FIRST_USER_OID:
                 own = [left]  # a cast needs a value of its source type
             shown = [names[oid][1] for oid in (left, right) if oid in names]
+            written = {"cast": " AS ".join(shown), "operator": f"{name} ({', '.join(shown)})"}
             code.append(
                 UserCode(
-                    shown=" AS ".join(shown) if what == "cast" else f"{name} ({', '.join(shown)})",
+                    shown=written.get(what, shown[0]),
+                    kind=what,
                     operator=name,
                     types=frozenset(names[oid][0].lower() for oid in own if oid in names),
                     tables=frozenset(t for oid in own for t in tables[oid]),
