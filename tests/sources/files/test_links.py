@@ -74,6 +74,17 @@ def test_a_folder_beside_with_a_longer_name_is_outside(data: Path) -> None:
     assert scan(str(data)).links == ("x.csv",)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_file_of_another_owner_with_a_second_name_is_not_read(data: Path) -> None:
+    os.link(data.parent / "secret.csv", data / "out.csv")
+    assert scan(str(data)).links == ()  # the folder and the file have the same owner
+    os.chown(data, 12345, 12345)
+    found = scan(str(data))
+    assert [t.table for t in found.tables] == ["orders"]  # its only name is in the folder
+    assert found.links == ("out.csv",)
+    assert [t.table for t in discover(str(data), follow_links=True)] == ["orders", "out"]
+
+
 def test_links_that_were_asked_for_are_followed(data: Path) -> None:
     (data / "out.csv").symlink_to(data.parent / "secret.csv")
     (data.parent / "named").symlink_to(data)

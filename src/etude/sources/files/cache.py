@@ -1,11 +1,18 @@
-"""Files converted to Parquet once, in a folder named by the file's key."""
+"""Files converted to Parquet once, in a folder named by the file's key.
+
+Converted files are never replaced: an engine may read only the very files that it opened with. If two processes convert
+the same file at once, each writes to a folder of its own, and the index of the first to finish counts for both.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -65,24 +72,44 @@ def _convert(
     failed: dict[FileTable, EtudeError] = {}
     left = list(files)
     while left:
-        jobs = [{"file": asdict(f), "out_dir": str(folder / f.key)} for f in left]
-        for job in jobs:
-            os.makedirs(str(job["out_dir"]), exist_ok=True)
+        places: list[Path | None] = [_make_folder(folder / f.key) for f in left]
+        jobs = [{"file": asdict(f), "out_dir": str(place)} for f, place in zip(left, places, strict=True)]
         done = 0
-        with pool.borrow(network=False, wait_s=min(60, wait.left_s), tenant=tenant) as engine:
-            pool.warm()  # the engine that will query the files starts while this one reads them
-            for file, outcome in zip(left, engine.load(jobs, wait, on_progress), strict=False):
-                done += 1
-                if isinstance(outcome, EtudeError):
-                    failed[file] = outcome
-                else:
-                    _write_index(folder / file.key, outcome)
+        try:
+            with pool.borrow(network=False, wait_s=min(60, wait.left_s), tenant=tenant) as engine:
+                pool.warm()  # the engine that will query the files starts while this one reads them
+                for file, outcome in zip(left, engine.load(jobs, wait, on_progress), strict=False):
+                    if isinstance(outcome, EtudeError):
+                        failed[file] = outcome
+                    elif _write_index(folder / file.key, outcome):
+                        places[done] = None
+                    done += 1
+        finally:
+            for place in filter(None, places):
+                shutil.rmtree(place, ignore_errors=True)
         # A file that ended its engine gets the error; a new engine loads the next ones.
         left = left[done:] if done else []
     return failed
 
 
-def _write_index(folder: Path, tables: list[Json]) -> None:
+def _make_folder(parent: Path) -> Path:
+    parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="made-", dir=parent))
+
+
+def _write_index(folder: Path, tables: list[Json]) -> bool:
+    """Write the index of converted files; return False if another process was first, whose index counts."""
     temporary = folder / f".{INDEX}.{os.getpid()}.{threading.get_ident()}"
     temporary.write_text(json.dumps(tables), encoding="utf-8")
-    os.replace(temporary, folder / INDEX)
+    try:
+        os.link(temporary, folder / INDEX)
+    except FileExistsError:
+        if _read_index(folder) is not None:
+            return False
+        os.replace(temporary, folder / INDEX)  # files that it names are gone
+    except OSError:  # a file system without hard links
+        os.replace(temporary, folder / INDEX)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+    return True

@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import os
 import re
+import stat
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -100,8 +101,10 @@ class _Root(NamedTuple):
     def resolve(self, path: str) -> str | None:
         """Return the file behind a path without links, or None if it is outside the folder."""
         real = os.path.realpath(path)
-        inside = self.follow_links or real.startswith(self.real.rstrip(os.sep) + os.sep)
-        return real if inside else None
+        if self.follow_links:
+            return real
+        inside = real.startswith(self.real.rstrip(os.sep) + os.sep)
+        return real if inside and not _is_foreign(real) else None
 
 
 def discover(url: str, *, follow_links: bool = False, options: Options = ()) -> list[FileTable]:
@@ -113,7 +116,8 @@ def scan(url: str, *, follow_links: bool = False, options: Options = (), uploade
     """Do the same as `discover`, and return the names of files that were left out, too.
 
     A symbolic link that leads out of the folder is followed only with `follow_links`: otherwise any user who may
-    write to the folder could read every file that etude can read. A link that is the URL itself is followed.
+    write to the folder could read every file that etude can read. For the same reason a file with several names is read
+    only if its folder has the same owner. A link that is the URL itself is followed.
     Files that were `uploaded` are all read, documents too: their content decides when they are loaded.
     """
     seen = sorted(_seen(os.path.expanduser(url), follow_links), key=lambda s: s.parts)
@@ -228,6 +232,18 @@ def _stat(root: _Root, path: str, parts: tuple[str, ...]) -> _Seen:
     if real is None:
         return _Seen("", parts, root.asked, "")
     return _Seen(real, parts, root.asked, format_of(parts[-1]))
+
+
+def _is_foreign(path: str) -> bool:
+    """Return whether a file has further names, and another owner than its folder: its owner may not have put it there.
+
+    A hard link has no target that could be outside the folder, so only the owner can tell.
+    """
+    try:
+        file, folder = os.stat(path), os.stat(os.path.dirname(path))
+    except OSError:
+        return False
+    return stat.S_ISREG(file.st_mode) and file.st_nlink > 1 and file.st_uid != folder.st_uid
 
 
 def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
