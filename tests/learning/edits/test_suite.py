@@ -144,6 +144,14 @@ def test_the_key_of_reports_is_gone_before_the_code_under_test_is_imported(repo:
     assert run.passed == 1
 
 
+def test_the_key_of_reports_is_gone_before_a_plugin_of_the_repository_is_imported(repo: Path) -> None:
+    (repo / "forge.py").write_text(FORGE)
+    (repo / "pytest.ini").write_text("[pytest]\naddopts = -p forge\n")
+    (repo / "test_forge.py").write_text("import forge\n\n\ndef test_no_key():\n    assert forge.KEYS == []\n")
+    run = Suite(PYTEST).run(open_workspace(repo, PYTEST.split()), 1)
+    assert (run.problem, run.failures, run.passed) == ("", {}, 1)
+
+
 def test_a_report_without_the_key_is_noticed(repo: Path) -> None:
     (repo / "test_forge.py").write_text(
         "import os\n\n\ndef test_it():\n"

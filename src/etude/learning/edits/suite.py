@@ -178,6 +178,7 @@ class Suite:
 def _write_kit(folder: Path) -> Path:
     folder.mkdir(mode=0o755)
     shutil.copy(Path(__file__).with_name("suite_plugin.py"), folder / f"{_PLUGIN}.py")
+    shutil.copy(Path(__file__).with_name("suite_start.py"), folder / "sitecustomize.py")
     (folder / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
     for path in folder.iterdir():
         path.chmod(0o644)

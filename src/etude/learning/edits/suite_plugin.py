@@ -1,8 +1,8 @@
 """A pytest plugin that runs inside the sandbox of a suite: it seeds each test, and reports outcomes to the host.
 
-It imports nothing of etude. Reports are signed with a key that is read before any `conftest.py` or test is imported, so
-that the code under test does not find it in its environment. A test that must fail is added, so that code which makes
-failures pass is noticed.
+It imports nothing of etude. Reports are signed with a key that is read before any plugin of the repository,
+`conftest.py` or test is imported, so that the code under test does not find it in its environment. A test that must
+fail is added, so that code which makes failures pass is noticed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CANARY = "etude_canary"
 
 
 def _take_key() -> bytes:
-    """Read the key and close its pipe. pytest imports this plugin before any `conftest.py`."""
+    """Read the key and close its pipe. `suite_start.py` imports this plugin before pytest itself starts."""
     if "ETUDE_KEY_PIPE" not in os.environ:
         return b""
     with open(int(os.environ.pop("ETUDE_KEY_PIPE")), "rb") as pipe:
