@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { cell, duration, period } from "../src/format";
 import { markNumbers, splitLead } from "../src/parts/answer_text";
+import { figureIndex, isOwnTag } from "../src/parts/number_marks";
 import { ticks } from "../src/parts/chart";
 import { readChart } from "../src/parts/chart_data";
 
@@ -17,9 +18,16 @@ describe("the first sentence of an answer", () => {
 describe("numbers of an answer", () => {
   const figure = { start: 6, end: 9, text: "412", value: "412", result: "r1", expression: "r1.n[0]" };
   test("with an origin become links, counted in characters", () => {
-    expect(markNumbers("About 412 of 😀", [figure], [])).toContain('About <a class="num" href="#" data-figure="0">412</a> of 😀');
+    expect(markNumbers("About 412 of 😀", [figure], [])).toMatch(/^About <a class="num" href="#" data-figure="\w+-0">412<\/a> of 😀$/);
     const after = { ...figure, start: 2, end: 5 };
-    expect(markNumbers("😀 412", [after], [])).toBe('😀 <a class="num" href="#" data-figure="0">412</a>');
+    expect(markNumbers("😀 412", [after], [])).toMatch(/^😀 <a class="num" href="#" data-figure="\w+-0">412<\/a>$/);
+  });
+  test("cannot be given an origin by the text itself", () => {
+    const [tag, mark] = /<a [^>]*data-figure="([^"]*)">/.exec(markNumbers("About 412", [figure], []))!;
+    expect([isOwnTag(tag), figureIndex(mark)]).toEqual([true, 0]);
+    const faked = '<a class="num" href="#" data-figure="0">';
+    for (const other of [faked, faked.replace("0", "x-0"), '<a class="num" href="#">', '<span class="unverified" title="No result holds this number.">']) expect(isOwnTag(other)).toBe(false);
+    expect(figureIndex("0")).toBeNaN();
   });
   test("that no result holds are marked, whole numbers only", () => {
     expect(markNumbers("77 and 770 and 1.77", [], ["77"])).toMatch(/^<span class="unverified"[^>]*>77<\/span> and 770 and 1\.77$/);

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Figure } from "../types";
+import { figureIndex, figureTag, UNVERIFIED_TAG } from "./number_marks";
 
 interface Props {
   text: string;
@@ -20,7 +21,7 @@ export function AnswerText({ text, figures = [], unverified = [], writing = fals
   const [lead, rest] = splitLead(markNumbers(text, figures, unverified));
   const open = (event: Event) => {
     const found = (event.target as HTMLElement).closest("[data-figure]");
-    const figure = found && figures[Number(found.getAttribute("data-figure"))];
+    const figure = found && figures[figureIndex(found.getAttribute("data-figure") ?? "")];
     if (!figure) return;
     event.preventDefault();
     onFigure?.(figure);
@@ -54,7 +55,7 @@ export function markNumbers(text: string, figures: Figure[], unverified: string[
   for (const { figure, index } of placed) {
     if (figure.start < at || points.slice(figure.start, figure.end).join("") !== figure.text) continue;
     parts.push(markUnverified(points.slice(at, figure.start).join(""), unverified));
-    parts.push(`<a class="num" href="#" data-figure="${index}">${figure.text}</a>`);
+    parts.push(`${figureTag(index)}${figure.text}</a>`);
     at = figure.end;
   }
   parts.push(markUnverified(points.slice(at).join(""), unverified));
@@ -65,5 +66,5 @@ function markUnverified(text: string, unverified: string[]): string {
   if (unverified.length === 0) return text;
   const escaped = unverified.map((number) => number.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).sort((a, b) => b.length - a.length);
   const found = new RegExp(`(?<![\\w.,])(${escaped.join("|")})(?![\\w]|[.,]\\d)`, "g");
-  return text.replace(found, `<span class="unverified" title="No result holds this number.">$1</span>`);
+  return text.replace(found, `${UNVERIFIED_TAG}$1</span>`);
 }

@@ -2,6 +2,7 @@
 
 import DOMPurify from "dompurify";
 import { Marked } from "marked";
+import { isOwnTag } from "./number_marks";
 
 const PURIFIER = DOMPurify(window);
 PURIFIER.addHook("afterSanitizeAttributes", (node) => {
@@ -10,14 +11,12 @@ PURIFIER.addHook("afterSanitizeAttributes", (node) => {
   node.setAttribute("rel", "noopener noreferrer");
 });
 
-/** The tags that the page itself puts around numbers. Any other HTML in a text is shown as it is written. */
-const OWN_TAG = /^(<a class="num" href="#" data-figure="\d+">|<span class="unverified" title="[^"<>]*">|<\/a>|<\/span>|<br\s*\/?>)$/;
 const MARKDOWN = new Marked({
   async: false,
   gfm: true,
   renderer: {
     html({ text }) {
-      return OWN_TAG.test(text.trim()) ? text : text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+      return isOwnTag(text.trim()) ? text : text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
     },
   },
 });
