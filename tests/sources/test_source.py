@@ -12,9 +12,10 @@ import duckdb
 import pytest
 
 from etude.app import App
-from etude.entities import Limits
+from etude.entities import Limits, SourceSpec
 from etude.errors import Cancelled, EtudeError, LimitExceeded, UnknownTable
 from etude.sources.base import LoadProgress
+from etude.sources.source import Source
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
@@ -44,6 +45,19 @@ def test_a_table_made_while_the_process_runs_is_seen(tmp_path: Path, mode: str) 
         assert [table.name for table in app.catalog(str(path)).tables] == ["refunds"]
         with pytest.raises(UnknownTable):
             app.sql(str(path), "SELECT * FROM orders")
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_an_engine_is_not_shared_by_sources_with_other_options(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"shop.{kind}"
+    with closing((duckdb if kind == "duckdb" else sqlite3).connect(path)) as made:
+        made.execute("CREATE TABLE t (a INTEGER)")
+    with App(home=tmp_path / "home", record=False) as app:
+        loose, strict, again = (
+            Source("shop", SourceSpec(url=str(path), options=options), app.pool, tmp_path).mount()[0]
+            for options in ({}, {"strict": "true"}, {"strict": "true"})
+        )
+    assert loose != strict == again
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from operator import attrgetter
 
 from etude.offline.deadline import check_deadline
-from etude.offline.places import place_names
+from etude.offline.places import CODED, place_names
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
 from etude.offline.words import GENERIC, MEASURES, QUANTITIES, TRAILING, alternatives, base_form, fold, stem
 
@@ -104,11 +105,14 @@ class Index:
         return found
 
 
+_Names = dict[Phrase, dict[tuple[str, str | None, bool], Meaning]]
+
+
 @dataclass
 class _Draft:
     """An index while it is built, table by table. It is kept: a run that is stopped leaves its work to the next."""
 
-    names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]] = field(default_factory=lambda: defaultdict(dict))
+    names: _Names = field(default_factory=lambda: defaultdict(dict))
     values: dict[Phrase, list[Hit]] = field(default_factory=lambda: defaultdict(list))
     done: int = 0
     """How many tables are in it."""
@@ -138,28 +142,40 @@ def phrase_index_of(vocabulary: Vocabulary) -> Index:
 
 def _finish(draft: _Draft) -> Index:
     longest = max((len(phrase) for phrase in (*draft.names, *draft.values)), default=1)
-    listed = {phrase: tuple(sorted(found.values(), key=lambda m: m.cost)) for phrase, found in draft.names.items()}
+    listed = {phrase: tuple(sorted(found.values(), key=_cost)) for phrase, found in draft.names.items()}
     values = {phrase: tuple(found) for phrase, found in draft.values.items()}
     draft.names, draft.values = {}, {}
     return Index(listed, values, min(longest, 8))
 
 
+_cost = attrgetter("cost")
+
+
 def _index_names(table: KnownTable, draft: _Draft) -> None:
-    for phrase, cost in _table_phrases(table):
-        _add(draft.names, phrase, Meaning(table.name, cost=cost))
+    _add_all(draft.names, _table_phrases(table), Meaning(table.name))
     for column in table.columns:
-        for phrase, cost in _column_phrases(table, column):
-            _add(draft.names, phrase, Meaning(table.name, column.name, cost, flag=column.flag is not None))
+        meaning = Meaning(table.name, column.name, flag=column.flag is not None)
+        _add_all(draft.names, _column_phrases(table, column), meaning)
     _add_key_and_label(draft.names, table)
 
 
-def _add(names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]], phrase: Phrase, meaning: Meaning) -> None:
-    if not phrase or not all(phrase):
-        return
+def _add(names: _Names, phrase: Phrase, meaning: Meaning) -> None:
+    _add_all(names, [(phrase, meaning.cost)], meaning)
+
+
+def _add_all(names: _Names, phrases: Iterable[tuple[Phrase, int]], meaning: Meaning) -> None:
+    """Let phrases mean something, each at its own cost; of two costs of the same phrase, the lower counts."""
     slot = (meaning.table, meaning.column, meaning.label)
-    known = names[phrase].get(slot)
-    if known is None or meaning.cost < known.cost:
-        names[phrase][slot] = meaning
+    made = {meaning.cost: meaning}
+    for phrase, cost in phrases:
+        if not phrase or not all(phrase):
+            continue
+        found = names[phrase]
+        known = found.get(slot)
+        if known is None or cost < known.cost:
+            if cost not in made:
+                made[cost] = replace(meaning, cost=cost)
+            found[slot] = made[cost]
 
 
 @lru_cache(maxsize=50_000)
@@ -235,7 +251,7 @@ def _abbreviated(name: Phrase) -> Iterator[tuple[Phrase, int]]:
         yield (name[-2], "identifier"), 0
 
 
-def _add_key_and_label(names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]], table: KnownTable) -> None:
+def _add_key_and_label(names: _Names, table: KnownTable) -> None:
     owners = [table.words, *table.aliases, *([table.words[-1:]] if len(table.words) > 1 else [])]
     if len(table.key) == 1:
         words = table.column(table.key[0]).words
@@ -253,6 +269,7 @@ def _add_key_and_label(names: dict[Phrase, dict[tuple[str, str | None, bool], Me
 
 def _index_values(table: KnownTable, draft: _Draft) -> None:
     for column in table.columns:
+        coded = not CODED.isdisjoint(column.words)
         spelled: dict[Phrase, list[str]] = defaultdict(list)
         for value in column.values:
             spelled[value_phrase(value)].append(value)
@@ -260,7 +277,7 @@ def _index_values(table: KnownTable, draft: _Draft) -> None:
             if not phrase:
                 continue
             draft.values[phrase].append(Hit(table.name, column.name, tuple(texts)))
-            for name in place_names(texts[0], column.words) if len(phrase) < 5 else ():
+            for name in place_names(texts[0], column.words) if coded and len(phrase) < 5 else ():
                 if value_phrase(name) not in spelled:
                     draft.values[value_phrase(name)].append(Hit(table.name, column.name, tuple(texts), SUFFIX))
 

@@ -42,6 +42,10 @@ _NATIONALITIES = {
 }  # fmt: skip
 
 
+CODED = frozenset(("sex", "gender", "state", "province", "region", "country", "nation", "nationality"))
+"""Words of column names that may hold codes."""
+
+
 def place_names(code: str, column_words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of the place, or the gender, that a code stands for, if the column holds such codes."""
     found: list[str] = []

@@ -23,6 +23,8 @@ Scalar = str | int | float | bool | None
 
 
 _FLAGS = (("is",), ("has",), ("was",), ("can",))
+_ANSWERS = (("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f"))
+_YES_OR_NO = frozenset(word for pair in _ANSWERS for word in pair)
 
 
 @dataclass(frozen=True)
@@ -44,16 +46,16 @@ class KnownColumn:
     identifies: bool = False
     """It is a key or refers to one: its numbers are identifiers, not amounts."""
 
-    @property
+    @cached_property
     def flag(self) -> tuple[Scalar, Scalar] | None:
         """The values for yes and no, if the column holds nothing else."""
         if self.kind == "boolean":
             return True, False
         if self.kind == "number" and (self.low, self.high) in ((0, 1), (1, 1), (0, 0)) and self.words[:1] in _FLAGS:
             return 1, 0
-        if self.kind == "text" and self.values:
+        if self.kind == "text" and self.values and self.values[0].strip().lower() in _YES_OR_NO:
             by_low = {value.strip().lower(): value for value in self.values}
-            for yes, no in (("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f")):
+            for yes, no in _ANSWERS:
                 if set(by_low) <= {yes, no}:
                     return by_low.get(yes, yes.title()), by_low.get(no, no.title())
         return None

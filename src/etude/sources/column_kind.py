@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["number", "text", "boolean", "flag", "date", "timestamp", "timestamptz", "other"]
@@ -21,6 +22,7 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 )
 
 
+@lru_cache(maxsize=10_000)
 def kind_of(type_name: str) -> Kind:
     """Return the kind of value that a column of the type holds, whatever engine named the type."""
     text = " ".join(type_name.lower().split())

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from etude import confine, wire
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
 from etude.lean_imports import leave_out_numpy, leave_out_pandas
-from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
+from etude.sources.base import CheckedQuery, Driver, Json, Mount
 
 CHUNK = 4 << 20
 WINDOW = 3
@@ -188,7 +188,7 @@ class Engine:
                 "ok": True,
                 "dialect": self._driver.dialect,
                 "versions": self._driver.versions(),
-                "schema": schema_mark(self._driver.catalog()["tables"]),
+                "schema": self._driver.schema_fingerprint(),
                 "isolation": self._isolation,
                 "warnings": warnings,
             },

@@ -123,7 +123,9 @@ class Source:
             raise SourceMissing(f"There is no file `{self.url}`.", hint="Check the path.")
         tables = self.spec.tables
         mount = Mount(self.name, self.kind, self.url, tables, dict(self.spec.options))
-        return (self.name, self.url, tables, mark), mount
+        # An engine was opened by these options: without `strict`, it may have rights that `strict` refuses.
+        options = tuple(sorted(self.spec.options.items()))
+        return (self.name, self.url, tables, options, mark), mount
 
     def _mount_files(self, on_progress: OnProgress | None, wait: LoadWait) -> tuple[Key, Mount]:
         from etude.sources.files.column_types import READING, reading_of

@@ -15,7 +15,7 @@ import pytest
 from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError
 from etude.sources import rows as shaping
-from etude.sources.base import CheckedQuery, Mount
+from etude.sources.base import CheckedQuery, Mount, schema_mark
 from etude.sources.drivers.sqlite import SqliteDriver
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
@@ -119,11 +119,20 @@ def test_estimate_and_fingerprint(sqlite_shop: Any) -> None:
     driver = sqlite_shop.driver
     assert driver.estimate(driver.check("SELECT * FROM orders, customers"))["scan_rows"] == 9
     assert driver.estimate(driver.check("SELECT * FROM rich"))["scan_rows"] == 4
+    assert driver.schema_fingerprint() == schema_mark(driver.catalog()["tables"])
     before = driver.fingerprints(("orders",))
     assert before == driver.fingerprints(("orders",))
     sqlite_shop.ask("CREATE TABLE later (a)")
     assert driver.fingerprints(("orders",)) != before
     sqlite_shop.ask("DROP TABLE later")
+
+
+def test_an_estimate_counts_rows_that_were_written_since(tmp_path: Path) -> None:
+    path = make(tmp_path / "t.db", "CREATE TABLE t (a); CREATE TABLE u (a); INSERT INTO t VALUES (1)")
+    driver = open_driver(path)
+    assert driver.estimate(driver.check("SELECT * FROM t"))["scan_rows"] == 1
+    make(path, "INSERT INTO t VALUES (2); INSERT INTO u VALUES (1)")
+    assert driver.estimate(driver.check("SELECT * FROM t, u"))["scan_rows"] == 3
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from etude.errors import (
     SourceLocked,
     SourceUnavailable,
 )
-from etude.sources.base import CheckedQuery, Driver, Json, Mount, out_of_time
+from etude.sources.base import CheckedQuery, Driver, Json, Mount, out_of_time, schema_mark
 from etude.sources.file_fingerprint import sqlite_fingerprint, stamp
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import Described, Granted, check_sql, column_hint, is_granted
@@ -48,9 +48,10 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 5000,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
-_TABLES = """SELECT m.name, m.type, coalesce(l.type, '') AS kind FROM sqlite_master m
-    LEFT JOIN pragma_table_list l ON l.schema = 'main' AND l.name = m.name
-    WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY m.name"""
+_TABLES = """SELECT name, type FROM sqlite_master
+    WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"""
+# Not joined with the tables in SQL: SQLite would list all tables again for each of them.
+_DETAILS = "SELECT name, type FROM pragma_table_list WHERE schema = 'main'"
 _COLUMNS = """SELECT m.name AS tbl, c.name, c.type, c."notnull", c.pk FROM sqlite_master m
     JOIN pragma_table_xinfo(m.name) c WHERE m.type IN ('table', 'view') AND c.hidden <> 1 ORDER BY m.name, c.cid"""
 _KEYS = """SELECT m.name AS tbl, k.id, k."from", k."table", k."to" FROM sqlite_master m
@@ -80,6 +81,7 @@ class SqliteDriver(Driver):
         self._opened_mark = ""
         self._immutable = False
         self._schema: _Schema | None = None
+        self._counted: tuple[tuple[str, int], dict[str, int], bool] | None = None
         self._stopped = False
         self._deadline = float("inf")
         self._connected()
@@ -185,28 +187,38 @@ class SqliteDriver(Driver):
             keys, unique = _foreign_keys(connection), _unique(connection)
             counts, exact = self._counts(connection, schema)
             sizes = _sizes(connection) if self._state[2] <= SMALL_FILE else {}
+        fingerprint = self._fingerprint()
         return {
             "tables": [
                 {
                     "name": name,
                     "kind": schema.kinds[name],
-                    "columns": [
-                        {"name": c, "type": kind or "ANY", "nullable": not (not_null or pk)}
-                        for c, kind, not_null, pk in schema.columns[name]
-                    ],
+                    "columns": schema.described_columns(name),
                     "primary_key": schema.primary_key(name),
                     "unique": unique.get(name, []),
                     "foreign_keys": [k for k in keys.get(name, []) if k["to_table"] in schema.kinds],
                     "row_count": counts.get(name),
                     "row_count_exact": exact,
                     "bytes": sizes.get(name),
-                    "fingerprint": self._fingerprint(),
+                    "fingerprint": fingerprint,
                 }
                 for name in schema.kinds
             ]
         }
 
+    def schema_fingerprint(self) -> str:
+        """Return the fingerprint of the schema without counting rows, which takes long if there are many tables."""
+        schema = self._known()
+        return schema_mark([{"name": n, "columns": schema.described_columns(n)} for n in schema.kinds])
+
     def _counts(self, connection: sqlite3.Connection, schema: _Schema) -> tuple[dict[str, int], bool]:
+        """Return the row counts, and whether they are exact. Every estimate needs those of all tables."""
+        state = (self._fingerprint(), schema.version)
+        if self._counted is None or self._counted[0] != state:
+            self._counted = state, *self._count_rows(connection, schema)
+        return self._counted[1:]
+
+    def _count_rows(self, connection: sqlite3.Connection, schema: _Schema) -> tuple[dict[str, int], bool]:
         exact = self._state[2] <= SMALL_FILE
         tables = [n for n, kind in schema.kinds.items() if kind == "table"]
         what = "count(*)" if exact else "coalesce(max(rowid), 0)"
@@ -434,6 +446,13 @@ class _Schema:
             for c, kind, not_null, pk in self.columns[name]
         ]
 
+    def described_columns(self, name: str) -> list[Json]:
+        """Return the columns of a table in the shape of `entities.Column`."""
+        return [
+            {"name": c, "type": kind or "ANY", "nullable": not (not_null or pk)}
+            for c, kind, not_null, pk in self.columns[name]
+        ]
+
     def primary_key(self, name: str) -> list[str]:
         """Return the columns of the primary key, in its order."""
         return [c for _, c in sorted((pk, c) for c, _, _, pk in self.columns[name] if pk)]
@@ -482,7 +501,8 @@ class _Schema:
 
 def _list_tables(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     if sqlite3.sqlite_version_info >= (3, 37):
-        return connection.execute(_TABLES).fetchall()
+        details = dict(connection.execute(_DETAILS))
+        return [(name, kind, details.get(name, "")) for name, kind in connection.execute(_TABLES)]
     return connection.execute(
         "SELECT name, type, CASE WHEN sql LIKE 'create virtual%' THEN 'virtual' ELSE '' END FROM sqlite_master "
         "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
