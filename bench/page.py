@@ -25,7 +25,8 @@ ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 STEPS = 4_998
 """With the run's own events, 10,000 events."""
 PATIENCE_MS = 60_000.0
-SCROLL_MS = 2_000
+FRAME_COUNT = 120
+"""Frames from one end of a box to the other: two seconds at 60 frames per second."""
 
 JUMP = """(rows) => new Promise((done) => {
   const grid = document.querySelector('[role="grid"]'), start = performance.now();
@@ -38,20 +39,19 @@ JUMP = """(rows) => new Promise((done) => {
   look();
 })"""
 """Milliseconds until the last row is drawn with its values."""
-FRAMES = """([selector, side, forMs]) => new Promise((done) => {
+FRAMES = """([selector, side, frames]) => new Promise((done) => {
   const box = document.querySelector(selector), start = performance.now();
   const far = side === "top" ? box.scrollHeight - box.clientHeight : box.scrollWidth - box.clientWidth;
-  let frames = 0;
+  let frame = 0;
   const step = (now) => {
-    const part = (now - start) / forMs;
-    if (part >= 1) return done([frames, (now - start) / 1000]);
-    frames += 1;
-    box[side === "top" ? "scrollTop" : "scrollLeft"] = far * part;
+    frame += 1;
+    if (frame > frames) return done((now - start) / 1000);
+    box[side === "top" ? "scrollTop" : "scrollLeft"] = (far * frame) / frames;
     requestAnimationFrame(step);
   };
   requestAnimationFrame(step);
 })"""
-"""Frames, and the seconds they took, while a box is scrolled from one end to the other."""
+"""The seconds that it takes to scroll a box from one end to the other, the same distance in each frame."""
 OPEN_RUN = """([address, count]) => new Promise((done) => {
   const start = performance.now();
   location.hash = address;
@@ -172,9 +172,9 @@ def _scroll(page: Page, selector: str, side: str) -> Scrolled:
     rates, costs = [], []
     for _ in range(ROUNDS):
         before = _main_thread_s(tracing)
-        frames, seconds = page.evaluate(FRAMES, [selector, side, SCROLL_MS])
-        rates.append(frames / seconds)
-        costs.append((_main_thread_s(tracing) - before) * 1000 / frames)
+        seconds = page.evaluate(FRAMES, [selector, side, FRAME_COUNT])
+        rates.append(FRAME_COUNT / seconds)
+        costs.append((_main_thread_s(tracing) - before) * 1000 / FRAME_COUNT)
     return Scrolled(statistics.median(rates), statistics.median(costs))
 
 

@@ -135,7 +135,7 @@ def test_a_question_that_fails_shows_no_earlier_result(visit: Visit) -> None:
     page = visit("")
     ask(page, "orders by status before a failure")
     expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
-    ask(page, "a second question that is in no scene of the model")
+    ask(page, "SQL: SELECT nothing FROM nowhere")
     pane = page.get_by_role("region", name="Result", exact=True)
     expect(pane).to_contain_text("This question failed, so it has no result.")
     expect(page.get_by_role("gridcell")).to_have_count(0)

@@ -13,7 +13,7 @@ const ROW = 28;
 const HEAD = 44;
 const TALLEST = 8_000_000;
 /** Browsers cannot scroll much further, so more rows share the pixels of this height. */
-const OVERSCAN = 6;
+const OVERSCAN = 3;
 const SAMPLE = 60;
 /** Scrolling that pauses this long has ended. */
 const STILL_MS = 250;
