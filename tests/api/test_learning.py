@@ -151,6 +151,19 @@ def test_suggested_questions_are_answered(app: App, client: TestClient, shop: Pa
     assert client.get(f"/api/datasets/{dataset}/questions", params={"limit": 1}).json()["questions"] == questions[:1]
 
 
+def test_suggested_questions_name_rows_without_the_year_of_the_file(
+    app: App, client: TestClient, tmp_path: Path
+) -> None:
+    rows = "".join(f"2024-0{1 + n % 9}-01,{('north', 'south')[n % 2]},{n}\n" for n in range(40))
+    (tmp_path / "gym_visits_2024.csv").write_text("day,branch,minutes\n" + rows)
+    app.add_source("gym", SourceSpec(url=str(tmp_path / "gym_visits_2024.csv")))
+    assert client.get("/api/datasets/gym/questions").json()["questions"] == [
+        "What are the total minutes by branch?",
+        "How many gym visits are there for each branch?",
+        "How many gym visits are there per month?",
+    ]
+
+
 def test_a_description_keeps_its_author(app: App, client: TestClient) -> None:
     body = {"tables": {"sales": {"description": "Orders.", "by": "someone else", "columns": {"amount": "In euros."}}}}
     assert client.patch("/api/datasets/sales/annotations", json=body).status_code == 200

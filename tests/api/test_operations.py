@@ -63,6 +63,7 @@ def test_the_status_and_its_numbers(client: TestClient, app: App) -> None:
     found = client.get("/api/status").json()
     assert found["version"] == __version__ and found["parts"]["store"]["ok"]
     assert found["storage"]["main"]["bytes"] > 0
+    assert (found["retention"]["steps"], found["retention"]["runs"]) == (30, 0)
     text = client.get("/metrics").text
     for line in (
         'etude_actions{state="ready"}',

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,9 @@ SCRIPT: list[dict[str, Any]] = [
     {"asked": "tell a story", "turns": [{"text": "once upon a time " * 60 + "the end", "pace_s": 0.03}]},
     {"asked": "markup", "turns": [{"text": '# Hello <img src=x onerror="window.bad=1"><script>window.bad=1</script>'}]},
 ]
+
+
+PRICE = "VAT = 0.07\n\n\ndef gross(net: float) -> float:\n    return round(net * (1 + VAT), 2)\n"
 
 
 class PageServer:
@@ -129,6 +133,37 @@ class PageServer:
         answer = httpx.post(f"{self.url}/api{path}", json=body, timeout=120)
         assert answer.is_success, answer.text
         return answer.json()
+
+    def add_edit(self, edit_id: str = "edit_vat") -> Path:
+        """Record an edit of code that was merged, as the learner does it, and return the changed file."""
+        from etude.app import App
+        from etude.learning.edits.merge import merge
+        from etude.learning.edits.workspace import Hunk, Workspace
+        from etude.settings import Settings
+        from etude.store.edits import StoredEdit, StoredEdits, StoredSuiteRun
+
+        code = self.home / edit_id
+        code.mkdir()
+        (code / "price.py").write_text(PRICE)
+        hunk = Hunk(path="price.py", old="VAT = 0.07\n", new="VAT = 0.19\n")
+        before = Workspace(code, ("price.py",))
+        body = {
+            "rationale": "Use the rate of 19% that eight tests expect.",
+            "reason": "Eight tests pass only with it, and none fails because of it.",
+            "hunks": [hunk.model_dump()],
+            "score_before": 0.5,
+            "score_after": 1.0,
+            "wins": 8,
+            "losses": 0,
+            "log_e": 4.0,
+        }
+        with App(Settings(home=self.home / "etude")) as app:
+            merge(app.settings.home, edit_id, before, before.apply([hunk]), "Use 19%")
+            edits = StoredEdits(app.store)
+            edits.put(StoredEdit(edit_id, str(code), "constants", "merged", datetime.now(UTC), body))
+            edits.add_run(StoredSuiteRun(str(code), "pytest", "base", 0, 8, 16, 1.0))
+            edits.add_run(StoredSuiteRun(str(code), "pytest", "judge", 0, 16, 16, 1.0, edit_id=edit_id))
+        return code / "price.py"
 
     def get(self, path: str) -> Any:
         return httpx.get(f"{self.url}/api{path}", timeout=60).json()

@@ -42,6 +42,7 @@ class Filled:
         self.ask("How many customers are there per country?", model="offline")
         self.run = self.server.get("/runs?text=status")["items"][0]["id"]
         self.server.post("/playbooks", {"text": PLAYBOOK})
+        self.server.add_edit()
         for number in range(6):
             self.ask(f"orders by status, look {number}", fresh=True)
         self.agent = self.server.post(
@@ -76,6 +77,7 @@ class Filled:
             "catalog": "#/catalog/shop",
             "table": "#/catalog/shop/orders",
             "learning": "#/learning",
+            "edit": "#/learning/edits/edit_vat",
             "system": "#/system",
         }
 

@@ -131,6 +131,43 @@ def test_a_question_that_fails_is_no_lost_connection(visit: Visit) -> None:
     expect(page.get_by_text("The connection is lost")).to_have_count(0)
 
 
+def test_a_question_that_fails_shows_no_earlier_result(visit: Visit) -> None:
+    page = visit("")
+    ask(page, "orders by status before a failure")
+    expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
+    ask(page, "SQL: SELECT nothing FROM nowhere")
+    pane = page.get_by_role("region", name="Result", exact=True)
+    expect(pane).to_contain_text("This question failed, so it has no result.")
+    expect(page.get_by_role("gridcell")).to_have_count(0)
+    pane.get_by_role("button", name="Show the result before it").click()
+    expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
+    expect(pane).to_contain_text("of the question orders by status before a failure")
+
+
+@pytest.mark.parametrize("width", [1024, 768, 390])
+def test_threads_are_listed_at_every_width_and_removed(visit: Visit, width: int) -> None:
+    page = visit("", width=width)
+    ask(page, f"orders by status at {width}")
+    expect(page.locator(".says")).to_be_visible()
+    thread = page.url
+    threads = page.get_by_role("complementary", name="Threads")
+    expect(threads).to_be_hidden()
+    page.get_by_role("button", name=f"orders by status at {width}").click()
+    threads.get_by_role("link", name="New thread").click()
+    expect(page.get_by_role("heading", name=re.compile("^Ask "))).to_be_visible()
+    page.get_by_role("button", name=re.compile("^Threads")).click()
+    threads.get_by_role("link", name=f"orders by status at {width}").click()
+    page.wait_for_url(thread)
+    expect(threads).to_be_hidden()
+    page.get_by_role("button", name=f"orders by status at {width}").click()
+    threads.get_by_role("button", name=f"Remove the thread orders by status at {width}").click()
+    expect(threads.get_by_role("alertdialog")).to_contain_text("its runs and their results stay")
+    threads.get_by_role("button", name="Remove it").click()
+    page.wait_for_url(lambda url: url != thread)
+    page.get_by_role("button", name=re.compile("^Threads")).click()
+    expect(threads.get_by_role("link", name=f"orders by status at {width}")).to_have_count(0)
+
+
 def test_what_is_typed_outside_the_box_goes_into_it(visit: Visit) -> None:
     page = visit("")
     expect(page.locator("#composer")).to_be_visible()
@@ -178,6 +215,28 @@ def test_choose_files_paste_rows_and_connect(visit: Visit, empty: PageServer, tm
     page.get_by_label("Database URL").fill(str(tmp_path / "towns.csv"))
     page.get_by_role("button", name="Connect").click()
     expect(page.get_by_role("heading", name=re.compile("^towns.* is ready: 2 rows"))).to_be_visible()
+
+
+def test_a_catalog_is_made_and_data_is_removed(visit: Visit, empty: PageServer) -> None:
+    page = visit("#/start", at=empty)
+    skewed = "".join(f"{n},{1.5**n if n % 2 else n}\n" for n in range(60))
+    drop_file(page, "lakes_2024.csv", "lake,depth\n" + skewed)
+    page.get_by_role("link", name="Look at it").click()
+    expect(page.get_by_role("heading", name="lakes_2024")).to_be_visible()
+    page.get_by_role("button", name="Make a catalog").click()
+    expect(page.get_by_role("link", name="Open the catalog page")).to_be_visible()
+    expect(page.locator(".lead")).to_contain_text("Nothing changed")
+    page.get_by_role("region", name="Tables", exact=True).get_by_role("link", name="lakes_2024").click()
+    page.locator(".column", has_text="depth").click()
+    expect(page.get_by_role("img", name=re.compile("on a logarithmic axis"))).to_be_visible()
+    page.get_by_role("group", name="Bins of equal").get_by_role("button", name="Linear").click()
+    expect(page.get_by_role("img", name=re.compile("logarithmic"))).to_have_count(0)
+    page.get_by_role("complementary").get_by_role("link", name="lakes_2024").first.click()
+    page.get_by_role("button", name="Remove…").click()
+    expect(page.get_by_role("alertdialog")).to_contain_text("Runs on it stay")
+    page.get_by_role("button", name="Remove lakes_2024").click()
+    expect(page.get_by_role("heading", name="Bring data, then ask it.")).to_be_visible()
+    assert "lakes_2024" not in [known["id"] for known in empty.get("/datasets")["items"]]
 
 
 def test_open_the_shop_and_ask_a_suggested_question(visit: Visit, empty: PageServer) -> None:
@@ -329,6 +388,9 @@ def test_a_million_rows_jump_sort_and_filter(visit: Visit) -> None:
     grid.focus()
     page.keyboard.press("Control+End")
     expect(grid.get_by_role("gridcell", name=f"name {ROWS - 1}", exact=True)).to_be_visible()
+    rows = grid.locator("[role=rowgroup] > [role=row]:not([hidden])")
+    order = "rows => rows.map(row => Number(row.getAttribute('aria-rowindex')))"
+    wait_for(lambda: (found := rows.evaluate_all(order)) == sorted(found))  # as readers of the document meet them
     grid.get_by_role("button", name=re.compile("^id")).click()
     grid.get_by_role("button", name=re.compile("^id")).click()
     expect(grid.get_by_role("columnheader", name="id")).to_have_attribute("aria-sort", "descending")
@@ -512,6 +574,26 @@ def test_a_draft_becomes_a_playbook_and_its_versions_are_compared(visit: Visit, 
     expect(page.locator(".facts")).to_contain_text("pinned")
 
 
+def test_an_edit_is_read_with_its_evidence_and_taken_back(visit: Visit, server: PageServer) -> None:
+    changed = server.add_edit()
+    assert "0.19" in changed.read_text()
+    page = visit("#/learning")
+    page.get_by_role("region", name="Edits").get_by_role("link", name="Use the rate of 19%").click()
+    expect(page.get_by_role("heading", name="In the code now")).to_be_visible()
+    evidence = page.get_by_role("table")
+    expect(evidence.get_by_role("row", name=re.compile("^tests that pass "))).to_contain_text("50.0%100.0%")
+    expect(evidence).to_contain_text("54.6")  # the e-value
+    expect(page.locator(".diff .del")).to_have_text(["VAT = 0.07"])
+    expect(page.locator(".diff .add")).to_have_text(["VAT = 0.19"])
+    page.get_by_role("button", name="Take back…").click()
+    page.get_by_label("Why it is taken back").fill("the tests were wrong")
+    page.get_by_role("button", name="Take it back").click()
+    expect(page.get_by_role("heading", name="Taken back")).to_be_visible()
+    expect(page.locator(".line-note")).to_contain_text("the tests were wrong")
+    expect(page.get_by_role("button", name="Take back…")).to_have_count(0)
+    assert "0.07" in changed.read_text()
+
+
 def test_everything_by_keyboard(visit: Visit) -> None:
     page = visit()
     expect(page.get_by_role("heading", name=re.compile("^Ask "))).to_be_visible()
@@ -551,6 +633,29 @@ def test_one_box_searches_everything(visit: Visit) -> None:
     page.get_by_role("group", name="Only").get_by_role("button", name="Data").click()
     found.filter(has_text="order_lines.unit_price").click()
     expect(page.get_by_role("heading", name="order_lines")).to_be_visible()
+
+
+def test_nothing_is_said_to_be_missing_before_the_search_has_ended(visit: Visit) -> None:
+    page = visit("#/system")
+    held: list[Any] = []
+    page.route("**/api/search", held.append)
+    page.keyboard.press("/")
+    page.get_by_role("combobox", name="Search everything").fill("zzyzx")
+    menu = page.get_by_role("dialog", name="Search everything")
+    menu.get_by_role("button", name="Conversations").click()
+    expect(menu).to_contain_text("Searching")
+    wait_for(lambda: held or page.wait_for_timeout(50))
+    expect(menu).not_to_contain_text("Nothing matches")
+    held[0].continue_()
+    expect(menu).to_contain_text("Nothing matches “zzyzx” among conversations.")
+
+
+def test_the_system_view_shows_queue_workers_storage_and_retention(visit: Visit, server: PageServer) -> None:
+    page = visit("#/system")
+    expect(page.get_by_role("region", name="Servers and workers")).to_contain_text(server.url)
+    expect(page.get_by_role("main")).to_contain_text("Actions of agents")
+    expect(page.locator(".meters")).to_contain_text("Results and files of main")
+    expect(page.get_by_role("main")).to_contain_text("After 30 days")
 
 
 def test_on_a_phone(visit: Visit) -> None:
@@ -595,7 +700,9 @@ def test_text_of_a_model_is_never_run(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_is_accessible(visit: Visit, scheme: str) -> None:
+def test_every_view_is_accessible(visit: Visit, server: PageServer, scheme: str) -> None:
+    edit = f"edit_{scheme}"
+    server.add_edit(edit)
     page = visit(scheme=scheme)
     ask(page, f"orders by status in {scheme}")
     expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
@@ -612,6 +719,7 @@ def test_every_view_is_accessible(visit: Visit, scheme: str) -> None:
         "#/agents/new",
         "#/catalog/shop/orders",
         "#/learning",
+        f"#/learning/edits/{edit}",
         "#/system",
     ):
         page.goto(page.url.split("#")[0] + address)

@@ -1,6 +1,7 @@
 // How values are written: exact, with a real minus sign, and null as a word.
 
 const COUNT = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 
 export function count(value: number): string {
@@ -13,6 +14,11 @@ export function counted(value: number, one: string, many = `${one}s`): string {
 
 export function short(value: number): string {
   return SHORT.format(value).replace("-", "−");
+}
+
+/** A number beside an axis: round, so large ones can be written short. */
+export function axisNumber(value: number): string {
+  return Math.abs(value) >= 1e6 ? COMPACT.format(value).replace("-", "−") : fraction(value);
 }
 
 export function duration(ms: number): string {
@@ -46,6 +52,14 @@ export function moment(iso: string): string {
   return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}, ${clock(iso)}`;
 }
 
+/** A moment in a list: the time alone today, without the year this year. */
+export function when(iso: string, now = new Date()): string {
+  const at = new Date(iso);
+  if (at.toDateString() === now.toDateString()) return clock(iso);
+  if (at.getFullYear() !== now.getFullYear()) return moment(iso);
+  return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })}, ${clock(iso)}`;
+}
+
 /** "Today", "Yesterday", "Last week", or the month, for groups of a list by time. */
 export function period(iso: string, now = new Date()): string {
   const at = new Date(iso);
@@ -62,13 +76,50 @@ export function isNumeric(type: string): boolean {
   return /^(u?(tiny|small|big|huge)?int|u?int\d|integer|float|double|decimal|numeric|real|money)/i.test(type);
 }
 
-/** The text of a cell. Nothing is rounded: what the server sent is what is shown. */
-export function cell(value: unknown, type: string): string {
+/** Whether values of this type carry binary fractions, whose last digits mean nothing. */
+export function isFloat(type: string): boolean {
+  return /^(float|double|real)/i.test(type);
+}
+
+/** Whether the whole numbers of a column are names, such as years and ids: they are written without commas. */
+export function namesThings(column: string): boolean {
+  return /(^|_|[a-z](?=I|Y))(id|year|yr|zip|plz|postcode|code)$/i.test(column);
+}
+
+/** Places after the point that a grid and its chart show of a fraction. */
+const PLACES = 4;
+
+/** The places that fractions of one column or chart need to be written alike. */
+export function placesOf(values: Iterable<unknown>): number {
+  let most = 0;
+  for (const value of values) if (typeof value === "number" && isPlain(value)) most = Math.max(most, ownPlaces(value));
+  return most;
+}
+
+/** A fraction with at least `places` and at most four places; smaller ones with four digits. */
+export function fraction(value: number, places = 0): string {
+  if (!isPlain(value)) return (value !== 0 && Math.abs(value) < 0.01 ? String(Number(value.toPrecision(4))) : String(value)).replace("-", "−");
+  const [whole = "", rest] = value.toFixed(Math.max(Math.min(places, PLACES), ownPlaces(value))).split(".");
+  return (whole.replace(/\B(?=(\d{3})+$)/g, ",") + (rest === undefined ? "" : `.${rest}`)).replace(/^-(?=[0,.]*$)/, "").replace("-", "−");
+}
+
+function isPlain(value: number): boolean {
+  const size = Math.abs(value);
+  return size === 0 || (size >= 0.01 && size < 1e15);
+}
+
+function ownPlaces(value: number): number {
+  return String(Number(value.toFixed(PLACES))).split(".")[1]?.length ?? 0;
+}
+
+/** The text of a cell. Only binary fractions are rounded, to four places; a click on a cell shows every digit. */
+export function cell(value: unknown, type: string, places = 0, grouped = true): string {
   if (value === null || value === undefined) return "null";
   if (typeof value === "number") {
+    if (isFloat(type)) return fraction(value, places);
     const [whole = "", rest] = (Object.is(value, -0) ? "0" : String(value)).split(".");
     if (!isNumeric(type) || whole.includes("e") || rest?.includes("e")) return String(value).replace("-", "−");
-    return (whole.replace(/\B(?=(\d{3})+$)/g, ",") + (rest === undefined ? "" : `.${rest}`)).replace("-", "−");
+    return ((grouped ? whole.replace(/\B(?=(\d{3})+$)/g, ",") : whole) + (rest === undefined ? "" : `.${rest}`)).replace("-", "−");
   }
   if (typeof value === "string") return value;
   return JSON.stringify(value);

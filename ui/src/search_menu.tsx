@@ -52,7 +52,7 @@ export function SearchMenu({ onClose }: { onClose: () => void }) {
   const threads = useLoaded((abort) => call<Listing<Thread>>("GET", "/threads?limit=200", undefined, abort), []);
   const datasets = useLoaded((abort) => call<Listing<Dataset>>("GET", "/datasets", undefined, abort), []);
   const runs = useLoaded(async (abort) => (asked ? await call<Listing<RunSummary>>("GET", `/runs?limit=8&text=${encodeURIComponent(asked)}`, undefined, abort) : null), [asked]);
-  const hits = useLoaded(async (abort) => (asked ? await call<{ hits: SearchHit[]; notes: string[] }>("POST", "/search", { query: asked, k: 20 }, abort) : null), [asked]);
+  const hits = useLoaded(async (abort) => (asked ? { of: asked, ...(await call<{ hits: SearchHit[]; notes: string[] }>("POST", "/search", { query: asked, k: 20 }, abort)) } : null), [asked]);
   useLayoutEffect(() => box.current?.showModal(), []);
   useEffect(() => {
     const timer = setTimeout(() => setAsked(text.trim()), 120);
@@ -75,6 +75,7 @@ export function SearchMenu({ onClose }: { onClose: () => void }) {
   const found = [...byWords, ...byMeaning].map(toFound).filter((one) => !(one.hit?.kind === "run" && known.has(runOf(one.hit))));
   const passes = (one: Found) => filter === "all" || PASSES[filter].includes(one.kind);
   const listed: Found[] = [...named.filter(passes).slice(0, filter === "all" ? 8 : 50), ...found.filter(passes), ...(asked ? recent : []).filter(passes)];
+  const searching = text.trim() !== asked || (asked !== "" && hits.data?.of !== asked && !hits.error);
   const choose = (one: Found | undefined) => {
     if (!one) return;
     onClose();
@@ -106,7 +107,8 @@ export function SearchMenu({ onClose }: { onClose: () => void }) {
       </ul>
       {asked && hits.data?.notes.map((note) => <p class="note" key={note}><Words text={note} /></p>)}
       {hits.error && <p class="note">{hits.error.message}</p>}
-      {listed.length === 0 && <p class="note">Nothing matches “{text}”{filter === "all" ? "" : ` among ${FILTERS[filter].toLowerCase()}`}.</p>}
+      {listed.length === 0 && searching && <p class="note" role="status">Searching …</p>}
+      {listed.length === 0 && !searching && <p class="note" role="status">Nothing matches “{text}”{filter === "all" ? "" : ` among ${FILTERS[filter].toLowerCase()}`}.</p>}
     </dialog>
   );
 }

@@ -219,6 +219,8 @@ export interface Dataset {
   id: string;
   kind: string;
   tables: string[] | null;
+  /** Whether it was added over HTTP, and can be removed there. */
+  removable: boolean;
 }
 
 export interface RowPage {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 
 from etude.offline.resolve import is_numeric
 from etude.offline.understand import Understanding, understand
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
-from etude.offline.words import base_form
+from etude.offline.words import base_form, split_identifier
 
 GROUPS = 12
 """The most groups that read well in a chart."""
@@ -25,7 +26,8 @@ def suggest(vocabulary: Vocabulary, today: date) -> Iterator[Understanding]:
     tables = sorted(vocabulary.tables, key=lambda table: -table.rows)[:LOOKED_AT]
     seen: set[str] = set()
     # The best question of every table comes before the second best of any.
-    offers = [list(_offers(table)) for table in tables if table.rows]
+    nouns = Counter(_without_numbers(table.words) for table in vocabulary.tables)
+    offers = [list(_offers(table, nouns[_without_numbers(table.words)] > 1)) for table in tables if table.rows]
     for rank in range(max(map(len, offers), default=0)):
         for texts in offers:
             if rank < len(texts) and texts[rank] not in seen:
@@ -35,22 +37,23 @@ def suggest(vocabulary: Vocabulary, today: date) -> Iterator[Understanding]:
                     yield meant
 
 
-def _offers(table: KnownTable) -> Iterator[str]:
-    noun = _plural(" ".join(table.words))
+def _offers(table: KnownTable, numbered: bool) -> Iterator[str]:
+    noun = _noun(table, numbered)
     amounts = [c for c in table.columns if is_numeric(c) and c.kind == "number" and not c.identifies and c.distinct > 1]
     groups = [c for c in table.columns if c.kind == "text" and 1 < c.distinct <= GROUPS and c.distinct < table.rows]
     times = [c for c in table.columns if c.kind in ("date", "timestamp") and c.distinct > 1]
     for amount in amounts[:1]:
         for group in groups[:1]:
             fold = "average" if AVERAGED & set(amount.words) else "total"
-            yield f"What is the {fold} {_words(amount)} by {_words(group)}?"
+            verb = "are" if fold == "total" and _is_plural(_spelled(amount)) else "is"
+            yield f"What {verb} the {fold} {_spelled(amount)} by {_words(group)}?"
     for group in groups[:1]:
         yield f"How many {noun} are there for each {_words(group)}?"
     for _ in times[:1]:
         yield f"How many {noun} are there per month?"
     for amount in amounts[:1]:
-        yield f"What are the top 5 {noun} by {_words(amount)}?"
-        yield f"What is the average {_words(amount)} of {noun}?"
+        yield f"What are the top 5 {noun} by {_spelled(amount)}?"
+        yield f"What is the average {_spelled(amount)} of {noun}?"
     yield f"How many {noun} are there?"
 
 
@@ -58,11 +61,34 @@ def _words(column: KnownColumn) -> str:
     return " ".join(column.words)
 
 
+def _spelled(column: KnownColumn) -> str:
+    """Return the words of a column in the form that its name has: `minutes`, not `minute`."""
+    forms = {base_form(word): word for word in split_identifier(column.name)}
+    return " ".join(forms.get(word, word) for word in column.words)
+
+
+def _without_numbers(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of a table without years and numbers, which are in the names of many files."""
+    return tuple(word for word in words if not word.isdecimal()) or words
+
+
+def _noun(table: KnownTable, numbered: bool) -> str:
+    """Return what the rows of a table are called; `numbered` if tables differ by nothing but their numbers."""
+    named = _without_numbers(table.words)
+    numbers = [word for word in table.words if word not in named] if numbered else []
+    return " ".join([_plural(" ".join(named)), *numbers])
+
+
 def _plural(noun: str) -> str:
     """Return the plural of a noun, which may be one already."""
-    last = noun.rpartition(" ")[2]
-    if base_form(last) != last:
+    if _is_plural(noun):
         return noun
+    last = noun.rpartition(" ")[2]
     if last.endswith("y") and last[-2:-1] not in "aeiou":
         return f"{noun[:-1]}ies"
     return f"{noun}es" if last.endswith(("s", "x", "z", "ch", "sh")) else f"{noun}s"
+
+
+def _is_plural(noun: str) -> bool:
+    last = noun.rpartition(" ")[2]
+    return base_form(last) != last

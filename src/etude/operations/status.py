@@ -100,11 +100,14 @@ class Status(Entity):
     engines: dict[str, int] = {}
     sessions: dict[str, int] = {}
     errors: tuple[LastError, ...] = ()
+    retention: dict[str, float] = {}
+    """Days that each kind of record is kept, if its tenant has no setting of its own; 0 means for ever."""
 
 
 def find_status(app: App, ask_servers: bool = True) -> Status:
     """Look at every part; a part that cannot be used is reported and does not hide the others."""
-    found: dict[str, Any] = {"version": __version__}
+    kept = app.settings.retention.model_dump(exclude={"tenants"})
+    found: dict[str, Any] = {"version": __version__, "retention": kept}
     problems: list[str] = []
     notes: list[str] = []
     parts = {

@@ -2,9 +2,10 @@
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api";
-import { cell, count, counted, isNumeric } from "../format";
+import { cell, count, counted, isFloat, isNumeric, namesThings, placesOf } from "../format";
 import type { ResultColumn, ResultInfo } from "../types";
 import { Copy } from "./copy";
+import { GridBody, type Placed } from "./grid_body";
 import { GridPages, type View } from "./grid_pages";
 import { Failure } from "./loading";
 
@@ -12,8 +13,10 @@ const ROW = 28;
 const HEAD = 44;
 const TALLEST = 8_000_000;
 /** Browsers cannot scroll much further, so more rows share the pixels of this height. */
-const OVERSCAN = 6;
+const OVERSCAN = 3;
 const SAMPLE = 60;
+/** Scrolling that pauses this long has ended. */
+const STILL_MS = 250;
 /** Rows that fit a clipboard. */
 const COPIED = 20_000;
 const OPERATORS: [string, string][] = [
@@ -109,74 +112,115 @@ interface RowsProps {
 
 function Rows({ pages, rows, columns, view, setView, name, onCell }: RowsProps) {
   const box = useRef<HTMLDivElement>(null);
-  const [scroll, setScroll] = useState({ top: 0, left: 0, height: 400, width: 600 });
-  const [selected, setSelected] = useState<[number, number]>([0, 0]);
+  const bodyBox = useRef<HTMLDivElement>(null);
+  const body = useRef<GridBody | null>(null);
+  const selected = useRef<[number, number]>([0, 0]);
+  const size = useRef({ height: 400, width: 600 });
+  const [[from, to], setColumns] = useState<[number, number]>([0, 0]);
   const measured = pages.row(0) !== null;
-  const widths = useMemo(() => columnWidths(columns, pages), [columns, pages, measured]);
-  const lefts = useMemo(() => widths.reduce<number[]>((sums, width) => [...sums, (sums.at(-1) ?? 0) + width], [0]), [widths]);
+  const placed = useMemo(() => placeColumns(columns, pages), [columns, pages, measured]);
+  const { lefts } = placed;
   const height = Math.min(rows * ROW, TALLEST);
+  const squeezed = rows * ROW > TALLEST;
+
+  /** The row at the upper edge in pixels of a list that is as tall as its rows, and the way back. */
+  const range = () => Math.max(1, height - size.current.height);
+  const furthest = () => Math.max(0, rows * ROW - size.current.height);
+  const topOf = (scrolled: number) => (squeezed ? (Math.min(scrolled, range()) / range()) * furthest() : scrolled);
+  const scrolledTo = (top: number) => (squeezed ? (top / Math.max(1, furthest())) * range() : top);
+  const visible = () => Math.ceil(size.current.height / ROW) + 1;
+
+  const draw = () => {
+    const element = box.current;
+    if (!element || !bodyBox.current) return;
+    const { scrollTop, scrollLeft } = element;
+    const top = topOf(scrollTop);
+    const first = Math.max(0, Math.min(Math.floor(top / ROW), rows - 1) - OVERSCAN);
+    const last = Math.min(rows, first + visible() + 2 * OVERSCAN);
+    const left = Math.max(0, columnAt(lefts, scrollLeft) - 1);
+    const right = Math.min(columns.length, columnAt(lefts, scrollLeft + size.current.width) + 2);
+    body.current ??= new GridBody(bodyBox.current);
+    body.current.draw({
+      first, last, from: left, to: right, placed, selected: selected.current,
+      y: (row) => (squeezed ? scrollTop + row * ROW - top : row * ROW),
+      values: (row) => pages.row(row),
+    });
+    setColumns((before) => (before[0] === left && before[1] === right ? before : [left, right]));
+    pages.look(first, Math.max(first, last - 1));
+  };
+  const latest = useRef(draw);
+  latest.current = draw;
+  useLayoutEffect(draw); // rows that have arrived, another order, other widths
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return;
-    const read = () =>
-      setScroll({ top: element.scrollTop, left: element.scrollLeft, height: element.clientHeight - HEAD, width: element.clientWidth });
-    read();
     let frame = 0;
+    let still = 0;
     const later = () => {
       frame ||= requestAnimationFrame(() => {
         frame = 0;
-        read();
+        latest.current();
       });
+      clearTimeout(still);
+      still = window.setTimeout(() => body.current?.order(), STILL_MS);
     };
+    const measure = () => {
+      size.current = { height: element.clientHeight - HEAD, width: element.clientWidth };
+      later();
+    };
+    measure();
+    latest.current();
     element.addEventListener("scroll", later, { passive: true });
-    const observer = new ResizeObserver(later);
+    const observer = new ResizeObserver(measure);
     observer.observe(element);
     return () => {
       element.removeEventListener("scroll", later);
       observer.disconnect();
       cancelAnimationFrame(frame);
+      clearTimeout(still);
     };
   }, []);
-  const visible = Math.ceil(scroll.height / ROW) + 1;
-  const range = Math.max(1, height - scroll.height);
-  const furthest = Math.max(0, rows * ROW - scroll.height);
-  const exactTop = (Math.min(scroll.top, range) / range) * furthest;
-  const top = rows * ROW <= TALLEST ? scroll.top : exactTop;
-  const first = Math.max(0, Math.min(Math.floor(top / ROW), rows - 1) - OVERSCAN);
-  const last = Math.min(rows, first + visible + 2 * OVERSCAN);
-  const from = Math.max(0, lefts.findIndex((left) => left > scroll.left) - 1);
-  const beyond = lefts.findIndex((left) => left > scroll.left + scroll.width);
-  const to = beyond < 0 ? columns.length : Math.min(columns.length, beyond);
-  useEffect(() => pages.look(first, Math.max(first, last - 1)), [pages, first, last]);
 
   const show = (row: number, column: number) => {
     const element = box.current;
     const next: [number, number] = [clamp(row, rows), clamp(column, columns.length)];
-    setSelected(next);
+    selected.current = next;
     if (!element) return;
+    const top = topOf(element.scrollTop);
     const wanted = next[0] * ROW;
-    const upTo = wanted - scroll.height + ROW;
+    const upTo = wanted - size.current.height + ROW;
     const target = wanted < top ? wanted : upTo > top ? upTo : null;
-    if (target !== null) element.scrollTop = rows * ROW <= TALLEST ? target : (target / Math.max(1, furthest)) * range;
+    if (target !== null) element.scrollTop = scrolledTo(target);
     const left = lefts[next[1]] ?? 0;
     const right = lefts[next[1] + 1] ?? left;
-    if (left < scroll.left) element.scrollLeft = left;
-    else if (right > scroll.left + scroll.width) element.scrollLeft = right - scroll.width;
+    if (left < element.scrollLeft) element.scrollLeft = left;
+    else if (right > element.scrollLeft + size.current.width) element.scrollLeft = right - size.current.width;
+    draw();
   };
   const open = (row: number, column: number) => {
     const found = columns[column];
     const values = pages.row(row);
     if (found && values) onCell?.({ row, column: found, value: values[column] });
   };
+  const click = (event: MouseEvent) => {
+    const found = event.target instanceof Element ? event.target.closest("[role=gridcell]") : null;
+    const row = Number(found?.parentElement?.getAttribute("aria-rowindex")) - 2;
+    const column = Number(found?.getAttribute("aria-colindex")) - 1;
+    if (!found || row < 0) return;
+    selected.current = [row, column];
+    draw();
+    open(row, column);
+  };
   const key = (event: KeyboardEvent) => {
-    const [row, column] = selected;
+    const [row, column] = selected.current;
+    const page = visible() - 2;
     const moves: Record<string, [number, number]> = {
       ArrowDown: [row + 1, column],
       ArrowUp: [row - 1, column],
       ArrowRight: [row, column + 1],
       ArrowLeft: [row, column - 1],
-      PageDown: [row + visible - 2, column],
-      PageUp: [row - visible + 2, column],
+      PageDown: [row + page, column],
+      PageUp: [row - page, column],
       Home: [event.ctrlKey ? 0 : row, 0],
       End: [event.ctrlKey ? rows - 1 : row, columns.length - 1],
     };
@@ -190,33 +234,6 @@ function Rows({ pages, rows, columns, view, setView, name, onCell }: RowsProps) 
       void navigator.clipboard.writeText(value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value));
     }
   };
-  const shown = [];
-  for (let row = first; row < last; row += 1) {
-    const values = pages.row(row);
-    const cells = [];
-    for (let index = from; index < to; index += 1) {
-      const column = columns[index] as ResultColumn;
-      const value = values?.[index];
-      const here = selected[0] === row && selected[1] === index;
-      cells.push(
-        <div key={index} role="gridcell" aria-colindex={index + 1} aria-selected={here}
-          class={`c${isNumeric(column.type) ? " n" : ""}${values && (value === null || value === undefined) ? " null" : ""}${here ? " sel" : ""}`}
-          style={{ left: `${lefts[index]}px`, width: `${widths[index]}px` }}
-          onClick={() => {
-            setSelected([row, index]);
-            open(row, index);
-          }}>
-          {values ? cell(value, column.type) : "…"}
-        </div>,
-      );
-    }
-    const y = rows * ROW <= TALLEST ? row * ROW : scroll.top + row * ROW - top;
-    shown.push(
-      <div key={row} role="row" aria-rowindex={row + 2} class="r" style={{ transform: `translateY(${y}px)` }}>
-        {cells}
-      </div>,
-    );
-  }
   const sorted = (column: ResultColumn) =>
     view.sort[0] === column.name ? "ascending" : view.sort[0] === `-${column.name}` ? "descending" : "none";
   const sort = (column: ResultColumn) => {
@@ -231,8 +248,8 @@ function Rows({ pages, rows, columns, view, setView, name, onCell }: RowsProps) 
       <div class="vhead" role="row" aria-rowindex={1} style={{ width: `${lefts.at(-1)}px` }}>
         {columns.slice(from, to).map((column, offset) => (
           <div key={from + offset} role="columnheader" aria-colindex={from + offset + 1} aria-sort={sorted(column)}
-            class={`c${isNumeric(column.type) ? " n" : ""}`}
-            style={{ left: `${lefts[from + offset]}px`, width: `${widths[from + offset]}px` }}>
+            class={placed.numeric[from + offset] ? "c n" : "c"}
+            style={{ left: `${lefts[from + offset]}px`, width: `${placed.widths[from + offset]}px` }}>
             <button type="button" onClick={() => sort(column)} title={`Sort by ${column.name}`}>
               {column.name}
               {sorted(column) === "ascending" ? " ↑" : sorted(column) === "descending" ? " ↓" : ""}
@@ -241,9 +258,7 @@ function Rows({ pages, rows, columns, view, setView, name, onCell }: RowsProps) 
           </div>
         ))}
       </div>
-      <div class="vbody" role="rowgroup" style={{ height: `${height}px`, width: `${lefts.at(-1)}px` }}>
-        {shown}
-      </div>
+      <div class="vbody" role="rowgroup" ref={bodyBox} onClick={click} style={{ height: `${height}px`, width: `${lefts.at(-1)}px` }} />
     </div>
   );
 }
@@ -252,16 +267,30 @@ function clamp(value: number, size: number): number {
   return Math.max(0, Math.min(value, size - 1));
 }
 
-/** Widths that fit the names and the first values. */
-function columnWidths(columns: ResultColumn[], pages: GridPages): number[] {
-  return columns.map((column, index) => {
+/** The column at this distance from the left edge, or the last one. */
+function columnAt(lefts: number[], x: number): number {
+  let [low, high] = [0, Math.max(0, lefts.length - 2)];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if ((lefts[middle] as number) <= x) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/** Columns one beside the other, as wide as their names and first values need. */
+function placeColumns(columns: ResultColumn[], pages: GridPages): Placed {
+  const sample: unknown[][] = [];
+  for (let row = 0; row < SAMPLE; row += 1) sample.push(pages.row(row) ?? []);
+  const places = columns.map((column, index) => (isFloat(column.type) ? placesOf(sample.map((values) => values[index])) : 0));
+  const widths = columns.map((column, index) => {
     let longest = Math.max(column.name.length + 2, column.type.length);
-    for (let row = 0; row < SAMPLE; row += 1) {
-      const values = pages.row(row);
-      if (values) longest = Math.max(longest, cell(values[index], column.type).length);
-    }
+    for (const values of sample) if (values.length > 0) longest = Math.max(longest, cell(values[index], column.type, places[index]).length);
     return Math.round(Math.max(64, Math.min(320, longest * 7.4 + 22)));
   });
+  const lefts = [0];
+  for (const width of widths) lefts.push((lefts.at(-1) as number) + width);
+  return { columns, numeric: columns.map((column) => isNumeric(column.type)), grouped: columns.map((column) => !namesThings(column.name)), places, lefts, widths };
 }
 
 function Filter({ columns, onAdd }: { columns: ResultColumn[]; onAdd: (condition: string) => void }) {

@@ -5,6 +5,8 @@ import type { RowPage } from "../types";
 
 export const PAGE = 200;
 const KEPT = 50;
+/** Requests at a time. The next ones wait: ending those of places that were scrolled past costs more than their rows. */
+const AT_ONCE = 2;
 
 export interface View {
   sort: string[];
@@ -14,6 +16,9 @@ export interface View {
 export class GridPages {
   private readonly pages = new Map<number, RowPage>();
   private readonly asked = new Map<number, AbortController>();
+  /** Pages that could not be read: they are tried again once somebody has looked elsewhere. */
+  private readonly failed = new Set<number>();
+  private wanted: number[] = [];
   rowCount: number | null = null;
 
   constructor(
@@ -27,16 +32,19 @@ export class GridPages {
     return page?.rows[index % PAGE] ?? null;
   }
 
-  /** Load the pages of these rows; requests for pages that are no longer looked at are dropped. */
+  /** Load the pages of these rows. While a person scrolls fast, only the newest place is loaded next. */
   look(from: number, to: number): void {
-    const wanted = new Set<number>();
-    for (let page = Math.floor(from / PAGE); page <= Math.floor(Math.max(from, to) / PAGE); page += 1) wanted.add(page);
-    for (const [page, request] of this.asked) {
-      if (wanted.has(page)) continue;
-      request.abort();
-      this.asked.delete(page);
+    this.wanted = [];
+    for (let page = Math.floor(from / PAGE); page <= Math.floor(Math.max(from, to) / PAGE); page += 1) this.wanted.push(page);
+    for (const page of this.failed) if (!this.wanted.includes(page)) this.failed.delete(page);
+    this.loadWanted();
+  }
+
+  private loadWanted(): void {
+    for (const page of this.wanted) {
+      if (this.asked.size >= AT_ONCE) return;
+      if (!this.pages.has(page) && !this.asked.has(page) && !this.failed.has(page)) void this.load(page);
     }
-    for (const page of wanted) if (!this.pages.has(page) && !this.asked.has(page)) void this.load(page);
   }
 
   address(): string {
@@ -54,6 +62,7 @@ export class GridPages {
   }
 
   close(): void {
+    this.wanted = [];
     for (const request of this.asked.values()) request.abort();
   }
 
@@ -68,12 +77,15 @@ export class GridPages {
       this.pages.set(page, rows);
       const oldest = this.pages.keys().next().value;
       if (this.pages.size > KEPT && oldest !== undefined) this.pages.delete(oldest);
+      this.asked.delete(page);
       this.onChange();
     } catch (error) {
-      if (!request.signal.aborted) this.onChange(error);
-    } finally {
-      if (this.asked.get(page) === request) this.asked.delete(page);
+      this.asked.delete(page);
+      if (request.signal.aborted) return;
+      this.failed.add(page);
+      this.onChange(error);
     }
+    this.loadWanted();
   }
 
   /** A page with large values ends early: its rest is read with further requests. */

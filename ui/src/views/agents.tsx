@@ -2,13 +2,14 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, call, may } from "../api";
-import { count, counted, duration, moment } from "../format";
+import { count, counted, duration, moment, when } from "../format";
 import { CopyRequest } from "../parts/copy";
 import { Failure, useLoaded, Waiting } from "../parts/loading";
 import { fieldsOf, readForm, type Schema, SchemaFields } from "../parts/schema_form";
 import { type Shape, State } from "../parts/state";
 import { go, link } from "../router";
 import type { Dataset, Listing } from "../types";
+import { type Action, AgentActions } from "./agent_actions";
 
 interface Agent {
   id: string;
@@ -75,12 +76,12 @@ export function AgentsView({ agentId, creating }: { agentId: string | null; crea
             <tbody>
               {items.map((agent) => (
                 <tr key={agent.id} class={agent.id === agentId ? "here" : ""}>
-                  <th><a href={link("agents", agent.id)}>{agent.id}</a> <small>{agent.kind}</small></th>
+                  <th><a href={link("agents", agent.id)} title={agent.id}>{nameOf(agent.id)}</a> <small>{agent.kind}</small></th>
                   <td><State shape={agent.last_error ? "bad" : (SHAPES[agent.activity] ?? "off")}>{agent.activity}</State></td>
                   <td class="n" data-l="steps">{count(agent.step_no)}</td>
                   <td class="soft2 clip">{agent.last_error ?? brief(agent.last_output)}</td>
                   <td class="n" data-l="tokens">{count(agent.tokens)}</td>
-                  <td class="soft">{agent.next_at ? moment(agent.next_at) : ""}</td>
+                  <td class="soft">{agent.next_at ? when(agent.next_at) : ""}</td>
                 </tr>
               ))}
             </tbody>
@@ -90,6 +91,11 @@ export function AgentsView({ agentId, creating }: { agentId: string | null; crea
       </div>
     </main>
   );
+}
+
+/** An agent without a name of its own is called by the end of its id. */
+function nameOf(id: string): string {
+  return /^agent_\w{20,}$/.test(id) ? `agent ${id.slice(-6)}` : id;
 }
 
 function brief(value: unknown): string {
@@ -112,12 +118,14 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
   const path = `/agents/${encodeURIComponent(agentId)}`;
   const agent = useLoaded((abort) => call<Agent>("GET", path, undefined, abort), [agentId]);
   const steps = useLoaded((abort) => call<Listing<AgentStep>>("GET", `${path}/steps?limit=500`, undefined, abort), [agentId]);
+  const actions = useLoaded((abort) => call<Listing<Action>>("GET", `/actions?agent=${encodeURIComponent(agentId)}&limit=50`, undefined, abort), [agentId]);
   const [error, setError] = useState<ApiError | null>(null);
   const [destroying, setDestroying] = useState(false);
   useEffect(() => {
     const timer = setInterval(() => {
       agent.reload();
       steps.reload();
+      actions.reload();
     }, 2000);
     return () => clearInterval(timer);
   }, []);
@@ -151,7 +159,7 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
   const gone = info.status === "destroyed" || info.status === "destroying";
   return (
     <section class="opened" aria-label={info.id}>
-      <div class="hd"><h2>{info.id}</h2><a href={link("agents")}>Close</a></div>
+      <div class="hd"><h2 title={info.id}>{nameOf(info.id)}</h2><a href={link("agents")}>Close</a></div>
       <div class="facts"><State shape={SHAPES[info.activity] ?? "off"}>{info.activity}</State><span>{info.kind}</span><span>since {moment(info.created_at)}</span><span><b>{count(info.tokens)}</b> tokens</span></div>
       {info.last_error && <p class="fail-line">{info.last_error}</p>}
       {may("analyst") && !gone && (
@@ -178,6 +186,7 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
       )}
       <div class="after"><CopyRequest method="POST" path={`${path}/${paused ? "resume" : "pause"}`} body={{}} />{info.thread_id && <a href={link("ask", info.thread_id)}>its conversation</a>}</div>
       <details class="config"><summary>Configuration</summary><pre tabIndex={0}><code>{JSON.stringify(info.config, null, 2)}</code></pre></details>
+      <AgentActions actions={actions.data?.items ?? []} onChange={actions.reload} />
       <h3>Steps</h3>
       <ol class="rows">
         {(steps.data?.items ?? []).toReversed().map((step) => (

@@ -1,12 +1,15 @@
 // The catalog: sources, tables and columns with what was measured, what changed, and descriptions that people write.
 
-import { useState } from "preact/hooks";
-import { type ApiError, call, may } from "../api";
-import { count, counted, short } from "../format";
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, call, may } from "../api";
+import { useRun } from "../events/use_run";
+import { count, counted, fraction, short } from "../format";
+import { CopyRequest } from "../parts/copy";
+import { type Depths, Histogram, Sparkline } from "../parts/histogram";
 import { Failure, useLoaded, Waiting } from "../parts/loading";
 import { Words } from "../parts/words";
-import { link } from "../router";
-import type { Dataset, Listing } from "../types";
+import { go, link } from "../router";
+import { type Dataset, ENDED, type Listing } from "../types";
 import { Diagram } from "./diagram";
 import { Drift, type StoredCatalog as Stored } from "./drift";
 
@@ -22,7 +25,7 @@ export interface ColumnProfile {
   min?: unknown;
   max?: unknown;
   mean?: number | null;
-  histogram?: { kind?: string; edges: unknown[]; counts: number[] } | null;
+  histogram?: Depths | null;
   top?: { value: unknown; count: number; share: number }[];
   masked?: boolean;
 }
@@ -79,20 +82,21 @@ export function CatalogView({ dataset, table }: { dataset: string | null; table:
       </aside>
       <main id="content" tabIndex={-1}>
         {datasets.error && <Failure error={datasets.error} again={datasets.reload} />}
-        {datasets.data?.items.length === 0 && <><h1>No data yet</h1><p class="lead">Add a source with <code>etude sources add</code>; its tables will be described here.</p></>}
+        {datasets.data?.items.length === 0 && <><h1>No data yet</h1><p class="lead">Its tables and columns will be described here.</p>{may("analyst") && <a class="button do" href={link("start")}>Add data</a>}</>}
         {profile.error && <Failure error={profile.error} again={profile.reload} />}
         {!profile.data && (datasets.data?.items.length ?? 1) > 0 && <h1 class="away">Catalog</h1>}
         {chosen && !profile.data && !profile.error && <Waiting for={`Measuring ${chosen}: the first time takes a while`} />}
         {chosen && profile.data && (opened
           ? <TablePage dataset={chosen} table={opened} onSaved={profile.reload} />
-          : <SourcePage dataset={chosen} profile={profile.data} />)}
+          : <SourcePage dataset={chosen} profile={profile.data} onMade={profile.reload}
+              removable={datasets.data?.items.find((known) => known.id === chosen)?.removable ?? false} />)}
         {table && profile.data && !opened && <p class="note">There is no table <code>{table}</code> in {chosen}.</p>}
       </main>
     </div>
   );
 }
 
-function SourcePage({ dataset, profile }: { dataset: string; profile: Profile }) {
+function SourcePage({ dataset, profile, removable, onMade }: { dataset: string; profile: Profile; removable: boolean; onMade: () => void }) {
   const tables = profile.tables ?? [];
   const rows = tables.reduce((sum, table) => sum + (table.rows ?? 0), 0);
   const stored = useLoaded((abort) => call<Listing<StoredCatalog>>("GET", `/catalogs?dataset=${encodeURIComponent(dataset)}&limit=100`, undefined, abort), [dataset]);
@@ -104,8 +108,10 @@ function SourcePage({ dataset, profile }: { dataset: string; profile: Profile })
       <h1>{dataset}</h1>
       <p class="lead">{counted(tables.length, "table")}, {counted(rows, "row")}. {detail.data ? (open.length ? `${counted(open.length, "change")} since the last catalog.` : "Nothing changed since the last catalog.") : "No catalog is stored yet."}</p>
       <div class="acts">
-        {may("analyst") && <MakeCatalog dataset={dataset} />}
+        {may("analyst") && <MakeCatalog key={dataset} dataset={dataset} onMade={() => { stored.reload(); detail.reload(); onMade(); }} />}
+        <a class="button" href={link("ask", { dataset })}>Ask {dataset}</a>
         {latest && <a class="button" target="_blank" rel="noopener" href={`/api/catalogs/${encodeURIComponent(dataset)}/${encodeURIComponent(latest)}/catalog.html`}>Open the catalog page</a>}
+        {removable && may("analyst") && <RemoveData key={dataset} dataset={dataset} />}
       </div>
       {open.length > 0 && (
         <section class="sect">
@@ -121,10 +127,12 @@ function SourcePage({ dataset, profile }: { dataset: string; profile: Profile })
           </ul>
         </section>
       )}
-      <section class="sect">
-        <h2>How tables refer to each other</h2>
-        <Diagram dataset={dataset} tables={tables} />
-      </section>
+      {tables.length > 1 && (
+        <section class="sect">
+          <h2>How tables refer to each other</h2>
+          <Diagram dataset={dataset} tables={tables} />
+        </section>
+      )}
       <section class="sect">
         <h2>Tables</h2>
         <div class="scroll" tabIndex={0} role="region" aria-label="Tables">
@@ -141,6 +149,7 @@ function SourcePage({ dataset, profile }: { dataset: string; profile: Profile })
           </table>
         </div>
       </section>
+      {tables.length === 1 && tables[0] && <Columns dataset={dataset} table={tables[0]} onSaved={onMade} />}
       {stored.data && stored.data.items.length > 0 && (
         <section class="sect">
           <h2>Over time</h2>
@@ -151,19 +160,65 @@ function SourcePage({ dataset, profile }: { dataset: string; profile: Profile })
   );
 }
 
-function MakeCatalog({ dataset }: { dataset: string }) {
-  const [run, setRun] = useState<string | null>(null);
+function MakeCatalog({ dataset, onMade }: { dataset: string; onMade: () => void }) {
+  const [runId, setRunId] = useState<string | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
+  const live = useRun(runId);
+  const status = live.run?.status;
+  useEffect(() => {
+    if (status === "succeeded") onMade();
+  }, [status]);
   const make = async () => {
+    setError(null);
     try {
-      setRun((await call<{ id: string }>("POST", "/catalogs", { dataset })).id);
+      setRunId((await call<{ id: string }>("POST", "/catalogs", { dataset })).id);
     } catch (failed) {
       setError(failed as ApiError);
     }
   };
-  if (error) return <Failure error={error} />;
-  if (run) return <a class="button" href={link("runs", run)}>The catalog is being made: see the run</a>;
-  return <button type="button" class="do" onClick={() => void make()}>Make a catalog</button>;
+  const working = runId !== null && (status === undefined || !ENDED.has(status));
+  return (
+    <>
+      {working
+        ? <span class="button" role="status"><span class="st run">Making the catalog</span></span>
+        : <button type="button" class="do" onClick={() => void make()}>{status === "succeeded" ? "Make another catalog" : "Make a catalog"}</button>}
+      {runId && <a href={link("runs", runId)}>{status === "succeeded" ? "It is made: its run" : "See the run"}</a>}
+      {error && <Failure error={error} />}
+      {status === "failed" && <Failure error={new ApiError(live.run?.error ?? { detail: "The catalog could not be made." }, 0)} />}
+    </>
+  );
+}
+
+/** Removing says what goes and what stays, and asks. */
+function RemoveData({ dataset }: { dataset: string }) {
+  const [asking, setAsking] = useState(false);
+  const [error, setError] = useState<ApiError | null>(null);
+  const path = `/datasets/${encodeURIComponent(dataset)}`;
+  const remove = async () => {
+    setError(null);
+    try {
+      await call("DELETE", path);
+      go(link("start"));
+    } catch (failed) {
+      setError(failed as ApiError);
+    }
+  };
+  return (
+    <>
+      <button type="button" class="halt push" aria-expanded={asking} onClick={() => setAsking(!asking)}>Remove…</button>
+      {asking && (
+        <div class="sure wide" role="alertdialog" aria-label={`Remove ${dataset}?`}>
+          <p>The uploaded files and the connection to <b>{dataset}</b> go. Runs on it stay, with their results and answers. Nothing changes in a database that it was read from.</p>
+          <span class="acts">
+            <button type="button" class="halt" onClick={() => void remove()}>Remove {dataset}</button>
+            <button type="button" onClick={() => setAsking(false)}>Keep it</button>
+            <CopyRequest method="DELETE" path={path} />
+          </span>
+        </div>
+      )}
+      {error && <Failure error={error} />}
+    </>
+  );
 }
 
 function TablePage({ dataset, table, onSaved }: { dataset: string; table: TableProfile; onSaved: () => void }) {
@@ -188,11 +243,17 @@ function TablePage({ dataset, table, onSaved }: { dataset: string; table: TableP
           ))}</ul>
         </section>
       )}
-      <section class="sect">
-        <h2>Columns</h2>
-        {table.columns?.map((column) => <ColumnCard key={column.name} dataset={dataset} table={table.name} column={column} onSaved={onSaved} />)}
-      </section>
+      <Columns dataset={dataset} table={table} onSaved={onSaved} />
     </>
+  );
+}
+
+function Columns({ dataset, table, onSaved }: { dataset: string; table: TableProfile; onSaved: () => void }) {
+  return (
+    <section class="sect">
+      <h2>Columns</h2>
+      {table.columns?.map((column) => <ColumnCard key={column.name} dataset={dataset} table={table.name} column={column} onSaved={onSaved} />)}
+    </section>
   );
 }
 
@@ -205,7 +266,7 @@ function ColumnCard({ dataset, table, column, onSaved }: { dataset: string; tabl
       <summary>
         <b class="mono">{column.name}</b>
         <small class="mono">{column.type.toLowerCase()}</small>
-        <Shape column={column} />
+        <Sparkline depths={column.histogram} plain={column.unique ?? false} />
         <span class="note">
           {column.unique ? "unique" : column.distinct !== null && column.distinct !== undefined ? counted(column.distinct, "value") : ""}
           {nulls && rows ? ` · ${short((nulls / rows) * 100)}% null` : ""}
@@ -214,18 +275,23 @@ function ColumnCard({ dataset, table, column, onSaved }: { dataset: string; tabl
       <Description dataset={dataset} table={table} column={column.name} text={column.description ?? ""} fallback={column.comment ?? ""} onSaved={onSaved} />
       {column.masked && <p class="note">Values are hidden: they look personal.</p>}
       <dl>
-        {column.min !== null && column.min !== undefined && <><dt>From</dt><dd>{String(column.min)}</dd><dt>To</dt><dd>{String(column.max)}</dd></>}
-        {column.mean !== null && column.mean !== undefined && <><dt>Mean</dt><dd>{short(column.mean)}</dd></>}
+        {column.min !== null && column.min !== undefined && <><dt>From</dt><dd>{valueText(column.min)}</dd><dt>To</dt><dd>{valueText(column.max)}</dd></>}
+        {column.mean !== null && column.mean !== undefined && <><dt>Mean</dt><dd>{fraction(column.mean)}</dd></>}
       </dl>
+      {!column.unique && <Histogram depths={column.histogram} />}
       {values.length > 0 && (
-        <div class="bars">
+        <div class="bars narrow">
           {values.map((value) => (
-            <Frequent key={String(value.value)} label={String(value.value ?? "null")} share={value.share} count={value.count} />
+            <Frequent key={String(value.value)} label={valueText(value.value)} share={value.share} count={value.count} />
           ))}
         </div>
       )}
     </details>
   );
+}
+
+function valueText(value: unknown): string {
+  return typeof value === "number" && !Number.isInteger(value) ? fraction(value) : String(value ?? "null");
 }
 
 function Frequent({ label, share, count: times }: { label: string; share: number; count: number }) {
@@ -235,28 +301,6 @@ function Frequent({ label, share, count: times }: { label: string; share: number
       <svg viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true"><rect class="b" width={Math.max(1, share * 1000)} height={8} y={2} /></svg>
       <span class="n">{count(times)}</span>
     </>
-  );
-}
-
-/** The distribution in miniature: equal-depth bins drawn by their density. */
-function Shape({ column }: { column: ColumnProfile }) {
-  const histogram = column.histogram;
-  const edges = histogram?.edges.map((edge) => (typeof edge === "number" ? edge : Date.parse(String(edge)))) ?? [];
-  if (!histogram || histogram.kind === "values" || edges.length < 3 || edges.some(Number.isNaN) || column.unique) return <svg class="sp" aria-hidden="true" />;
-  const [low, high] = [edges[0] as number, edges.at(-1) as number];
-  const bins = 24;
-  const counts = new Array<number>(bins).fill(0);
-  histogram.counts.forEach((amount, index) => {
-    const [from, to] = [edges[index] as number, edges[index + 1] as number];
-    const first = Math.floor(((from - low) / (high - low || 1)) * bins);
-    const last = Math.max(first, Math.ceil(((to - low) / (high - low || 1)) * bins) - 1);
-    for (let bin = first; bin <= Math.min(last, bins - 1); bin += 1) counts[bin] = (counts[bin] ?? 0) + amount / (last - first + 1);
-  });
-  const top = Math.max(...counts, 1);
-  return (
-    <svg class="sp" viewBox="0 0 96 20" aria-hidden="true">
-      {counts.map((amount, index) => <rect key={index} class="b" x={index * 4} width={3} y={20 - (amount / top) * 20} height={(amount / top) * 20} />)}
-    </svg>
   );
 }
 

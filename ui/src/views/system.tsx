@@ -1,4 +1,4 @@
-// System: is it healthy, what has been used, who may do what, and what was done.
+// System: is it healthy, what waits and what is stored, what has been used, who may do what, and what was done.
 
 import { useState } from "preact/hooks";
 import { type ApiError, call, may, session } from "../api";
@@ -6,6 +6,7 @@ import { count, duration, moment } from "../format";
 import { Failure, useLoaded, Waiting } from "../parts/loading";
 import { State } from "../parts/state";
 import type { Listing } from "../types";
+import { StatusSections } from "./status";
 
 interface Health {
   ok: boolean;
@@ -33,29 +34,24 @@ interface Act {
 export function SystemView() {
   const health = useLoaded(readHealth, []);
   const spent = useLoaded((abort) => call<{ tokens: number; cost_usd: number; seconds: number }>("GET", "/spending", undefined, abort), []);
-  const broken = Object.entries(health.data?.parts ?? {}).filter(([, part]) => !part.ok);
+  const parts = Object.entries(health.data?.parts ?? {});
+  const broken = parts.filter(([, part]) => !part.ok);
   return (
-    <main class="single" id="content" tabIndex={-1}>
+    <main class="wide-page" id="content" tabIndex={-1}>
       <h1>{!health.data ? "System" : health.data.ok ? "Working" : `${broken.map(([name]) => name).join(" and ")} not working`}</h1>
       {health.error && <Failure error={health.error} again={health.reload} />}
       {!health.data && !health.error && <Waiting for="Checking each part" />}
       {health.data && (
-        <table class="parts">
-          <thead><tr><th>part</th><th>state</th><th>detail</th></tr></thead>
-          <tbody>{Object.entries(health.data.parts).map(([name, part]) => (
-            <tr key={name}><th>{name}</th><td><State shape={part.ok ? "good" : "bad"}>{part.ok ? "ready" : "failing"}</State></td><td>{part.detail}</td></tr>
-          ))}</tbody>
-        </table>
+        <div class="facts parts">
+          {parts.map(([name, part]) => <State key={name} shape={part.ok ? "good" : "bad"}>{name} <b>{part.ok ? part.detail : `failing: ${part.detail}`}</b></State>)}
+          <span>version <b>{health.data.version}</b></span>
+          {spent.data && <span>today <b>{count(spent.data.tokens)}</b> tokens, <b>${spent.data.cost_usd.toFixed(2)}</b>, <b>{duration(spent.data.seconds * 1000)}</b> of work</span>}
+        </div>
       )}
-      {spent.data && (
-        <section class="sect">
-          <h2>Used today</h2>
-          <div class="facts"><span><b>{count(spent.data.tokens)}</b> tokens</span><span><b>${spent.data.cost_usd.toFixed(4)}</b></span><span><b>{duration(spent.data.seconds * 1000)}</b> of work</span></div>
-        </section>
-      )}
+      {may("admin") && <StatusSections />}
       {session.value?.keys && may("admin") && <Keys />}
       {may("admin") && <Audit />}
-      <p class="note sect">etude {health.data?.version ?? ""}</p>
+      {!may("admin") && <p class="note sect">Queue, workers, storage, keys and the audit log are shown to administrators.</p>}
     </main>
   );
 }
@@ -107,20 +103,33 @@ function Keys() {
   );
 }
 
+/** Requests that changed something, newest first; the same one several times in a row is one line. */
 function Audit() {
-  const acts = useLoaded((abort) => call<Listing<Act>>("GET", "/audit?limit=50", undefined, abort), []);
-  if (acts.error) return <Failure error={acts.error} />;
+  const loaded = useLoaded((abort) => call<Listing<Act>>("GET", "/audit?limit=100", undefined, abort), []);
+  if (loaded.error) return <Failure error={loaded.error} />;
+  const lines: { act: Act; times: number }[] = [];
+  for (const act of loaded.data?.items ?? []) {
+    const last = lines.at(-1);
+    if (last && last.act.action === act.action && last.act.status === act.status && last.act.key_id === act.key_id) last.times += 1;
+    else lines.push({ act, times: 1 });
+  }
   return (
     <section class="sect">
-      <h2>What was done</h2>
-      {acts.data?.items.length === 0 && <p class="note">Nothing yet.</p>}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Audit log">
-        <table>
-          <tbody>{acts.data?.items.map((act) => (
-            <tr key={act.id}><td class="soft">{moment(act.at)}</td><td class="mono clip">{act.action}</td><td class="n">{act.status}</td><td>{act.key_id ?? ""}</td></tr>
-          ))}</tbody>
-        </table>
-      </div>
+      <div class="hd"><h2>What was done</h2><small>the last {count(loaded.data?.items.length ?? 0)} requests that may change something</small></div>
+      {loaded.data && lines.length === 0 && <p class="note">Nothing yet.</p>}
+      {lines.length > 0 && (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Audit log">
+          <table class="audit">
+            <thead><tr><th>when</th><th>request</th><th class="n">times</th><th class="n">answer</th><th>key</th></tr></thead>
+            <tbody>{lines.map(({ act, times }) => (
+              <tr key={act.id}>
+                <td class="soft">{moment(act.at)}</td><td class="mono clip">{act.action}</td><td class="n">{times > 1 ? count(times) : ""}</td>
+                <td class={act.status >= 400 ? "n fail-line" : "n"}>{act.status}</td><td>{act.key_id ?? ""}</td>
+              </tr>
+            ))}</tbody>
+          </table>
+        </div>
+      )}
     </section>
   );
 }

@@ -3,14 +3,14 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, call, isTyping, may } from "../../api";
 import { useRun } from "../../events/use_run";
-import { counted } from "../../format";
+import { count, counted } from "../../format";
 import { Failure, useLoaded } from "../../parts/loading";
 import { go, link } from "../../router";
 import { type Dataset, ENDED, type Figure, type Listing, type Message, type Run, type Step, type Thread } from "../../types";
 import { useAdding, useFileDrop } from "../start/add_data";
 import { StartView } from "../start/start";
 import { Composer, type Draft } from "./composer";
-import { ResultPane } from "./result_pane";
+import { ResultPane, resultsOf } from "./result_pane";
 import { Threads } from "./threads";
 import { Turn } from "./turn";
 import { Welcome } from "./welcome";
@@ -38,14 +38,18 @@ export function AskView({ threadId, starting = false, asked: given = null, about
   const [figure, setFigure] = useState<Figure | null>(null);
   const [runs, setRuns] = useState<Record<string, Run>>({});
   const [pane, setPane] = useState<"talk" | "result">("talk");
+  const [listing, setListing] = useState(false);
   const flow = useRef<HTMLDivElement>(null);
 
   const asked = (messages.data ?? []).filter((message) => message.role === "user" && message.run_id !== null);
   const last = asked.at(-1)?.run_id ?? null;
   const lastRun = last ? (runs[last] ?? null) : null;
   const working = lastRun !== null && !ENDED.has(lastRun.status) && lastRun.status !== "waiting";
-  const withResult = asked.findLast((message) => message.run_id && runs[message.run_id]?.result)?.run_id ?? last;
-  const shown = runs[selected ?? withResult ?? ""] ?? null;
+  const hasResult = (id: string | null) => id !== null && runs[id] !== undefined && resultsOf(runs[id]).length > 0;
+  const earlier = asked.findLast((message) => hasResult(message.run_id))?.run_id ?? null;
+  // While a question is being answered the result before it stays; a question that ended without one shows none.
+  const settled = lastRun !== null && ENDED.has(lastRun.status);
+  const shown = runs[selected ?? (settled ? last : (earlier ?? last)) ?? ""] ?? null;
   const thread = threads.data?.items.find((known) => known.id === threadId);
   const dataset = chosenDataset ?? thread?.source ?? datasets.data?.items[0]?.id ?? null;
   const lastStatus = lastRun?.status;
@@ -66,6 +70,7 @@ export function AskView({ threadId, starting = false, asked: given = null, about
     setFigure(null);
     setError(null);
     setPane("talk");
+    setListing(false);
   }, [threadId]);
   useEffect(() => {
     flow.current?.scrollTo({ top: flow.current.scrollHeight });
@@ -119,6 +124,12 @@ export function AskView({ threadId, starting = false, asked: given = null, about
       const copy = await call<Thread>("POST", `/threads/${threadId}/fork`, { until: seq });
       go(link("ask", copy.id));
     });
+  const removeThread = (id: string) =>
+    attempt(async () => {
+      await call("DELETE", `/threads/${id}`);
+      if (id === threadId) go(link("ask"));
+      else threads.reload();
+    });
   const edit = (step: Step) => {
     setDraft({ text: step.code, language: step.kind === "python" ? "python" : "sql" });
     document.getElementById("composer")?.focus();
@@ -126,13 +137,17 @@ export function AskView({ threadId, starting = false, asked: given = null, about
   const rows = shown?.result?.row_count;
   if (start && datasets.data) return <StartView datasets={datasets.data.items} onAdded={datasets.reload} />;
   return (
-    <div class={`ask-view show-${pane}${over ? " over" : ""}`}>
-      <Threads threads={threads.data?.items ?? []} current={threadId} />
-      <nav class="switch" aria-label="Conversation or result">
+    <div class={`ask-view show-${pane}${over ? " over" : ""}${listing ? " listing" : ""}`}
+      onKeyDown={(event) => { if (listing && event.key === "Escape") setListing(false); }}>
+      <Threads threads={threads.data?.items ?? []} current={threadId} onRemove={removeThread} />
+      <nav class="switch" aria-label="Threads, conversation and result">
+        <button type="button" class="link names" aria-expanded={listing} onClick={() => setListing(!listing)}>
+          <span class="clip">{listing ? "Close the list" : threadId ? (thread?.title ?? "Threads") : "Threads"}</span>{!listing && " ▾"}
+        </button>
         <div class="seg">
           <button type="button" aria-pressed={pane === "talk"} onClick={() => setPane("talk")}>Conversation</button>
           <button type="button" aria-pressed={pane === "result"} onClick={() => setPane("result")}>
-            Result{rows === undefined ? "" : ` · ${counted(rows, "row")}`}
+            Result{rows === undefined ? "" : ` · ${count(rows)}`}
           </button>
         </div>
       </nav>
@@ -157,7 +172,9 @@ export function AskView({ threadId, starting = false, asked: given = null, about
         <Composer working={working} datasets={datasets.data?.items ?? []} dataset={dataset} onDataset={setDataset} draft={draft}
           setDraft={setDraft} onSend={(text) => ask(text)} onSteer={steer} onStop={stop} />
       </main>
-      <ResultPane key={shown?.id ?? ""} run={shown} figure={figure} onFigure={setFigure} />
+      <ResultPane key={shown?.id ?? ""} run={shown} figure={figure} onFigure={setFigure}
+        of={shown !== null && shown.id !== last ? shown.text : null}
+        onEarlier={earlier !== null && shown !== null && shown.id !== earlier && !hasResult(shown.id) ? () => setSelected(earlier) : null} />
     </div>
   );
 }

@@ -28,12 +28,23 @@ export function resultsOf(run: Run): Shown[] {
   return [{ id: "", name: "Result", info: run.result, path: `/runs/${run.id}/result`, step }];
 }
 
-export function ResultPane({ run, figure, onFigure }: { run: Run | null; figure: Figure | null; onFigure: (figure: Figure | null) => void }) {
+interface PaneProps {
+  run: Run | null;
+  figure: Figure | null;
+  onFigure: (figure: Figure | null) => void;
+  /** The question of the result, if it is not the last one of the conversation. */
+  of?: string | null;
+  /** Shows the result of an earlier question, if there is one and this question has none. */
+  onEarlier?: (() => void) | null;
+}
+
+export function ResultPane({ run, figure, onFigure, of = null, onEarlier = null }: PaneProps) {
   const [tab, setTab] = useState(0);
   const [cell, setCell] = useState<Cell | null>(null);
   if (!run) return <section class="pane" aria-label="Result"><p class="note empty">The result of an answer appears here.</p></section>;
   const results = resultsOf(run);
-  const chosen = figure ? Math.max(0, results.findIndex((result) => figure.result.split(",").includes(result.id))) : Math.min(tab, results.length);
+  const details = Math.max(1, results.length);
+  const chosen = figure ? Math.max(0, results.findIndex((result) => figure.result.split(",").includes(result.id))) : Math.min(tab, details);
   const shown = results[chosen];
   return (
     <section class="pane" aria-label="Result">
@@ -44,23 +55,37 @@ export function ResultPane({ run, figure, onFigure }: { run: Run | null; figure:
             {result.name}<small>{count(result.info.row_count)}</small>
           </button>
         ))}
-        <button type="button" role="tab" aria-selected={shown === undefined} onClick={() => { setTab(results.length); onFigure(null); }}>
+        {results.length === 0 && <button type="button" role="tab" aria-selected={chosen === 0} onClick={() => setTab(0)}>Result</button>}
+        <button type="button" role="tab" aria-selected={chosen === details} onClick={() => { setTab(details); onFigure(null); }}>
           Details
         </button>
       </div>
+      {of && chosen !== details && <p class="note of clip">of the question <i>{of}</i></p>}
       {figure && <FigureOrigin run={run} figure={figure} onClose={() => onFigure(null)} />}
       {cell && shown && !figure && <CellOrigin run={run} shown={shown} cell={cell} onClose={() => setCell(null)} />}
-      {shown ? (
+      {shown && (
         <>
           {chosen === 0 && run.chart && <Chart spec={run.chart} info={shown.info} path={shown.path} />}
           <Grid key={shown.path} path={shown.path} info={shown.info} name={shown.name} onCell={setCell} />
         </>
-      ) : (
-        <Details run={run} />
+      )}
+      {chosen === details && <Details run={run} />}
+      {!shown && chosen !== details && (
+        <div class="empty">
+          <p class="note">{ABSENT[run.status] ?? "The result of this question will appear here."}</p>
+          {onEarlier && <button type="button" class="link foot" onClick={onEarlier}>Show the result before it</button>}
+        </div>
       )}
     </section>
   );
 }
+
+/** Why a run has no result. */
+const ABSENT: Partial<Record<Run["status"], string>> = {
+  failed: "This question failed, so it has no result.",
+  cancelled: "It was stopped before it had a result.",
+  succeeded: "This answer has no table.",
+};
 
 function FigureOrigin({ run, figure, onClose }: { run: Run; figure: Figure; onClose: () => void }) {
   return (

@@ -42,6 +42,9 @@ export function EditPage({ edit, onChange }: { edit: Edit; onChange: () => void 
       <div class="facts"><State shape={EDIT_SHAPES[edit.status]}>{edit.status}</State><span class="mono">{edit.id}</span><span>by <b>{edit.proposer}</b></span><span>{moment(edit.created_at)}</span></div>
       <p class="lead">{edit.rationale}</p>
       <p class="note">{edit.reason}</p>
+      {edit.status === "reverted" && (
+        <p class="line-note">Taken back{edit.facts.reverted_at ? ` on ${moment(String(edit.facts.reverted_at))}` : ""}{edit.facts.reverted ? `: ${String(edit.facts.reverted)}` : ""}. The code is as it was before.</p>
+      )}
       {edit.status === "merged" && may("admin") && (
         <div class="acts foot">
           <button type="button" class="halt" aria-expanded={asking} onClick={() => setAsking(!asking)}>Take back…</button>

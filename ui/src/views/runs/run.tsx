@@ -9,7 +9,7 @@ import { Copy, CopyRequest } from "../../parts/copy";
 import { Failure, useLoaded, Waiting } from "../../parts/loading";
 import { RunState } from "../../parts/state";
 import { go, link } from "../../router";
-import { ENDED, type Figure, type Run } from "../../types";
+import { ENDED, type Figure, type Replay, type Run } from "../../types";
 import { ResultPane } from "../ask/result_pane";
 import { Turn } from "../ask/turn";
 import { Compare } from "./compare";
@@ -68,6 +68,15 @@ async function askAgain(run: Run): Promise<void> {
   go(link("runs", made.id));
 }
 
+/** How a run got its answer. */
+const ANSWERED: Record<Replay["level"], string> = {
+  replay: "replayed",
+  repair: "replayed after a repair",
+  example: "answered anew, with an earlier script as an example",
+  scratch: "answered anew",
+  shadow: "answered anew and compared with a replay",
+};
+
 function Facts({ run }: { run: Run }) {
   const took = run.ended_at ? Date.parse(run.ended_at) - Date.parse(run.created_at) : null;
   const tokens = run.usage.tokens_in + run.usage.tokens_out;
@@ -79,7 +88,7 @@ function Facts({ run }: { run: Run }) {
       {took !== null && <span>took <b>{duration(took)}</b></span>}
       <span><b>{count(tokens)}</b> tokens</span>
       {run.usage.cost_usd > 0 && <span>cost <b>${run.usage.cost_usd.toFixed(4)}</b></span>}
-      {run.replay && <span>replay <b>{run.replay.level}</b>{run.replay.tokens_saved ? `, saved ${count(run.replay.tokens_saved)} tokens` : ""}{run.replay.reason ? `: ${run.replay.reason}` : ""}</span>}
+      {run.replay && <span><b>{ANSWERED[run.replay.level]}</b>{run.replay.tokens_saved ? `, saved ${count(run.replay.tokens_saved)} tokens` : ""}{run.replay.reason ? `: ${run.replay.reason}` : ""}</span>}
       {run.thread_id && <a href={link("ask", run.thread_id)}>its conversation</a>}
     </div>
   );

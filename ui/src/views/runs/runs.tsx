@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../../api";
-import { counted, duration, moment } from "../../format";
+import { counted, duration, when } from "../../format";
 import { Failure, useLoaded, Waiting } from "../../parts/loading";
 import { RunState } from "../../parts/state";
 import { go, link } from "../../router";
@@ -65,7 +65,7 @@ export function RunsView({ runId, query }: { runId: string | null; query: URLSea
                   <span>{run.kind}</span>
                   {run.elapsed_ms !== null && <span>{duration(run.elapsed_ms)}</span>}
                   {run.row_count !== null && <span>{counted(run.row_count, "row")}</span>}
-                  <span class="push">{moment(run.created_at)}</span>
+                  <span class="push">{when(run.created_at)}</span>
                 </small>
               </a>
             </li>
