@@ -45,6 +45,8 @@ KEPT_STEPS = 1000
 """The last steps of each agent always stay."""
 AGENTS = 3
 CLIENTS = 3
+SHOWN = 20
+"""This many errors are printed."""
 SESSION_EVERY, CATALOG_EVERY, READ_EVERY, ASK_EVERY = 10, 180, 3, 2
 
 
@@ -153,6 +155,8 @@ class Load:
             except (OSError, ValueError, RuntimeError, KeyError, AssertionError) as error:
                 detail = error.read()[:300] if isinstance(error, urllib.error.HTTPError) else b""
                 self.errors.append(f"round {number}, {name}: {error!r} {detail!r}")
+                if len(self.errors) <= SHOWN:
+                    print(self.errors[-1], flush=True)
 
         with ThreadPoolExecutor(CLIENTS) as clients:
             for every, name, act in due:
@@ -171,7 +175,7 @@ class Load:
     def _ask(self, number: int) -> None:
         fresh = number % (2 * ASK_EVERY) == 0
         asked = {"question": "how many orders?", "dataset": "shop", "fresh": fresh}
-        assert self._to.send("/api/ask", asked)["answer"]
+        assert self._to.send("/api/ask", asked)["text"]
 
     def _read(self, number: int) -> None:
         listed = json.loads(self._to.open("/api/runs?limit=50"))["items"]
@@ -368,8 +372,6 @@ def soak(
     finally:
         codes = installation.close()
         print(f"{number:,} rounds, {dict(load.done)}, exit codes {codes}", flush=True)
-        for error in load.errors[:20]:
-            print(error, flush=True)
     return judge(taken, warm_up, disk_from)
 
 
