@@ -1,14 +1,15 @@
 """A store after a year: runs are listed, filtered, searched and opened; half of them are pruned while clients work.
 
 `python -m bench operations` measures 200,000 runs on SQLite and 20,000 on Postgres; `python -m bench.operations SQLITE
-POSTGRES` other numbers. The peer of a read is the plain statement, without the models that etude makes of its rows.
-Pruning runs in a process of its own, as `etude prune` does.
+POSTGRES` other numbers, such as a million on Postgres. Each run has 20 events. The peer of a read is the plain
+statement, without the models that etude makes of its rows. Pruning runs in a process of its own, as `etude prune` does.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -25,11 +26,15 @@ from bench.queue import postgres
 from etude.app import App
 from etude.entities import RunFilter
 from etude.events import Note
-from etude.store.base import PUT_RUN, RUNS, RunRow, Store
+from etude.store.base import PUT_RUN, RUNS, Execute, RunRow, Store
+from etude.store.postgres import PostgresStore
 
 SQLITE_RUNS, POSTGRES_RUNS = 200_000, 20_000
-EVENTS = 5
-"""Events of each run: queued, started, a step's start and end with its artifact, finished."""
+STEPS = 8
+EVENTS = 4 + 2 * STEPS
+"""Events of each run: queued, started, the start and the end of each step, an artifact, finished."""
+PART = 5000
+"""Runs that are written at once."""
 CLIENTS = 50
 FILES = 500
 """Runs of each half whose artifact is a real file; the others refer to these too."""
@@ -76,7 +81,8 @@ def measure(sqlite_runs: int = SQLITE_RUNS, postgres_runs: int = POSTGRES_RUNS) 
 def _measure(app: App, runs: int, name: str) -> Iterator[Figure]:
     started = time.perf_counter()
     filled = _fill(app, runs)
-    print(f"{name}: {runs:,} runs in {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+    took, size = time.perf_counter() - started, app.store.size() / 1e9
+    print(f"{name}: {runs:,} runs in {took:.0f} s, {size:.1f} GB", file=sys.stderr, flush=True)
     yield from _read(app.store, filled, runs, name)
     yield from _prune(app, filled, runs, name)
 
@@ -95,46 +101,77 @@ def _fill(app: App, runs: int) -> Filled:
     files = [app.objects.put(f"result {n}".encode(), "text/plain").hash for n in range(2 * FILES)]
     now = datetime.now(UTC)
     worker = store.worker_id
-    for start in range(0, runs, 500):
+    write = _copy_rows if store.dialect == "postgres" else _insert_rows
+    for start in range(0, runs, PART):
+        rows: dict[str, list[tuple[Any, ...]]] = {"runs": [], "events": [], "artifact_runs": []}
+        for n in range(start, min(start + PART, runs)):
+            old = n < runs // 2
+            # Spread evenly over a month each: the old half half a year ago, the new one since a month.
+            at = now - (6 * MONTH if old else MONTH) + MONTH * ((n if old else n - runs // 2) / runs)
+            run_id = f"run_{n:026d}"
+            # Some files belong to the old half alone, some to the new one alone, some to both.
+            hash = files[(n % FILES) + (0 if old else FILES // 2)]
+            (filled.old if old else filled.new).append((run_id, hash))
+            text = f"{chance.choice(WORDS)} by {chance.choice(WORDS)} of number{n % 1000}"
+            failed = n % 50 == 0
+            status, kind = ("failed", "sql") if failed else ("succeeded", chance.choice(("sql", "ask", "python")))
+            row = RunRow(run_id, kind, text, f"source{n % 20}", None, None, worker, status, EVENTS, at, at, at, 10)
+            rows["runs"].append((*row.values(), store.tenant))
+            rows["events"] += [(run_id, seq, at, kind, body) for seq, (kind, body) in enumerate(_events(text, hash), 1)]
+            rows["artifact_runs"].append((hash, store.tenant, run_id))
         with store._transaction() as execute:
-            rows: list[tuple[Any, ...]] = []
-            uses: list[tuple[Any, ...]] = []
-            for n in range(start, min(start + 500, runs)):
-                old = n < runs // 2
-                at = now - (6 * MONTH if old else MONTH) + timedelta(seconds=n)
-                run_id = f"run_{n:026d}"
-                # Some files belong to the old half alone, some to the new one alone, some to both.
-                hash = files[(n % FILES) + (0 if old else FILES // 2)]
-                (filled.old if old else filled.new).append((run_id, hash))
-                text = f"{chance.choice(WORDS)} by {chance.choice(WORDS)} of number{n % 1000}"
-                failed = n % 50 == 0
-                status, kind = ("failed", "sql") if failed else ("succeeded", chance.choice(("sql", "ask", "python")))
-                row = RunRow(run_id, kind, text, f"source{n % 20}", None, None, worker, status, EVENTS, at, at, at, 10)
-                execute(PUT_RUN, *row.values(), store.tenant)
-                rows += [(run_id, seq, at, kind, body) for seq, (kind, body) in enumerate(_events(text, hash), 1)]
-                uses.append((hash, store.tenant, run_id))
-            places = ", ".join(["(?, ?, ?, ?, ?)"] * 1000)
-            for at_row in range(0, len(rows), 1000):
-                some = rows[at_row : at_row + 1000]
-                places = ", ".join(["(?, ?, ?, ?, ?)"] * len(some))
-                execute(f"INSERT INTO events VALUES {places}", *(value for row in some for value in row))
-            places = ", ".join(["(?, ?, ?)"] * len(uses))
-            execute(f"INSERT INTO artifact_runs VALUES {places}", *(value for use in uses for value in use))
+            for table, some in rows.items():
+                write(store, execute, table, some)
     with store._transaction() as execute:
         execute("ANALYZE")
     return filled
 
 
+COLUMNS = {
+    "runs": re.findall(r"\w+", PUT_RUN.partition("(")[2].partition(")")[0]),
+    "events": ["run_id", "seq", "at", "type", "body"],
+    "artifact_runs": ["hash", "tenant", "run_id"],
+}
+
+
+def _insert_rows(store: Store, execute: Execute, table: str, rows: list[tuple[Any, ...]]) -> None:
+    names = COLUMNS[table]
+    some = 5000 // len(names)
+    for start in range(0, len(rows), some):
+        part = rows[start : start + some]
+        places = ", ".join([f"({', '.join('?' * len(names))})"] * len(part))
+        execute(f"INSERT INTO {table} ({', '.join(names)}) VALUES {places}", *(value for row in part for value in row))
+
+
+def _copy_rows(store: Store, execute: Execute, table: str, rows: list[tuple[Any, ...]]) -> None:
+    """Write rows by COPY, on a connection of its own."""
+    assert isinstance(store, PostgresStore)
+    statement = f"COPY {table} ({', '.join(COLUMNS[table])}) FROM STDIN".encode()
+    with store._borrowed() as db, db.cursor().copy(statement) as copy:
+        lines = ("\t".join(map(_copied, row)) for row in rows)
+        copy.write("".join(f"{line}\n" for line in lines))
+
+
+def _copied(value: object) -> str:
+    return "\\N" if value is None else str(value)  # none of the texts has a character that COPY would read otherwise
+
+
 def _events(text: str, hash: str) -> Iterator[tuple[str, str]]:
-    artifact = {"hash": hash, "media": "text/plain", "size": 10}
-    made: list[dict[str, Any]] = [
-        {"type": "run.queued", "kind": "sql", "text": text, "source": "shop"},
-        {"type": "run.started", "worker": "w"},
-        {"type": "step.started", "step_id": "s", "kind": "sql", "code": f"SELECT '{text}'"},
-        {"type": "step.finished", "step_id": "s", "outcome": "ok", "artifact": artifact},
-        {"type": "run.finished", "answer": f"The {text} is 42."},
-    ]
-    return ((event["type"], json.dumps(event)) for event in made)
+    artifact = f'{{"hash": "{hash}", "media": "text/plain", "size": 10}}'
+    yield "run.queued", f'{{"type": "run.queued", "kind": "sql", "text": "{text}", "source": "shop"}}'
+    yield "run.started", '{"type": "run.started", "worker": "w"}'
+    for step in range(STEPS):
+        code = f"SELECT region, sum(amount) AS revenue FROM orders WHERE year = {2000 + step} GROUP BY region -- {text}"
+        yield (
+            "step.started",
+            f'{{"type": "step.started", "step_id": "s{step}", "kind": "sql", "code": "{code}"}}',
+        )
+        yield (
+            "step.finished",
+            f'{{"type": "step.finished", "step_id": "s{step}", "outcome": "ok", "artifact": {artifact}}}',
+        )
+    yield "artifact.created", f'{{"type": "artifact.created", "artifact": {artifact}}}'
+    yield "run.finished", f'{{"type": "run.finished", "answer": "The {text} is 42."}}'
 
 
 def _read(store: Store, filled: Filled, runs: int, name: str) -> Iterator[Figure]:

@@ -280,9 +280,10 @@ class TenantRetention(Entity):
     steps: Days | None = None
     audit: Days | None = None
     catalogs: Days | None = None
+    indexes: Days | None = None
 
 
-Kept = Literal["runs", "results", "threads", "actions", "events", "steps", "audit", "catalogs"]
+Kept = Literal["runs", "results", "threads", "actions", "events", "steps", "audit", "catalogs", "indexes"]
 """A kind of record with a retention of its own."""
 
 
@@ -300,11 +301,13 @@ class RetentionSettings(Entity):
     events: Days = 30.0
     """Days that events of agents are kept."""
     steps: Days = 30.0
-    """Days that steps of agents are kept; the last 1,000 of each agent always stay."""
+    """Days that steps of agents are kept, and agents after they were destroyed. The last 1,000 steps of others stay."""
     audit: Days = 0.0
     """Days that the audit log goes back."""
     catalogs: Days = 0.0
     """Days that catalogs are kept; the latest one of each source always stays."""
+    indexes: Days = 0.0
+    """Days that search indexes are kept after they were built; those of registered sources always stay."""
     tenants: dict[str, TenantRetention] = Field(default_factory=dict)
     """The same for single tenants, by name."""
 

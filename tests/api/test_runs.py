@@ -284,3 +284,21 @@ def test_a_model_that_was_not_offered_cannot_be_chosen(client: TestClient) -> No
         refused = client.post("/api/runs", json={"kind": "ask", "text": "x", "model": name})
         assert refused.status_code == 422, name
         assert "cannot be chosen" in refused.json()["detail"]
+
+
+def test_a_run_is_pinned_and_deleted(client: TestClient) -> None:
+    run_id = client.post("/api/sql", json={"query": "SELECT 'short-lived' AS word"}).json()["run_id"]
+    pinned = client.post(f"/api/runs/{run_id}/pin", json={"reason": "for the audit"})
+    assert (pinned.status_code, pinned.json()["reason"]) == (200, "for the audit")
+    assert client.get("/api/pins").json()["items"] == [pinned.json()]
+    refused = client.delete(f"/api/runs/{run_id}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert "is pinned" in refused.json()["detail"]
+
+    assert client.post(f"/api/runs/{run_id}/unpin").status_code == 204
+    assert client.post(f"/api/runs/{run_id}/unpin").status_code == 404
+    assert client.delete(f"/api/runs/{run_id}", headers={"If-Match": '"1"'}).status_code == 412
+    assert client.delete(f"/api/runs/{run_id}", params={"reason": "not needed"}).status_code == 204
+    for path in ("", "/events", "/result"):
+        assert client.get(f"/api/runs/{run_id}{path}").status_code == 404
+    assert client.delete(f"/api/runs/{run_id}").status_code == 404

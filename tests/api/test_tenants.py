@@ -22,6 +22,7 @@ from etude.entities import SourceSpec
 from etude.ids import new_id
 from etude.store.edits import StoredEdit, StoredEdits, StoredSuiteRun
 from etude.store.identity import ROLES, Identity
+from etude.store.retention import Retention
 from etude.store.scripts import StoredScript, StoredScripts
 from etude.store.topics import Topics
 
@@ -85,6 +86,7 @@ def _fill(app: App, home: Path, shop: Path) -> dict[str, str]:
     now = datetime.now(UTC)
     script = StoredScript(new_id("script"), "key", f"{MARK}_shop", run.id, MARK, "active", "", now, "{}")
     StoredScripts(ours.store).add(script)
+    Retention(ours.store).pin(waiting, MARK)
     edit = StoredEdit(new_id("edit"), str(home), "constants", "merged", now, {"rationale": MARK, "hunks": []})
     StoredEdits(ours.store).put(edit)
     StoredEdits(ours.store).add_run(StoredSuiteRun(str(home), MARK, "base", 0, 1, 2, 1.0))
@@ -156,6 +158,7 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "/api/learning/edits/{edit_id}/revert": [{}],
         "/api/learning/drafts/{draft}/refuse": [{}],
         "/api/runs/{run_id}/answer": [{"text": "2024"}],
+        "/api/runs/{run_id}/pin": [{}, {"reason": "x"}],
         "/api/runs/{run_id}/steer": [{"guidance": "x"}],
         "/api/runs/{run_id}/interrupt": [{"guidance": "x"}],
         "/api/catalogs": [{"dataset": dataset}],
@@ -268,6 +271,8 @@ def test_ours_are_still_there_for_us(scene: Scene) -> None:
     ours = scene.api.state.server.app.scoped("ours")
     assert list(ours.sources()) == [scene.ours["dataset"]]
     assert [script.state for script in ours.scripts.stored.list()] == ["active"]
+    assert [pin.reason for pin in Retention(store).pins()] == [MARK]
+    assert store.run(scene.ours["run_id"]).status == "succeeded"
     assert [edit.status for edit in StoredEdits(store).list()] == ["merged"]
     assert [draft.decision for draft in ours.playbooks.drafts()] == [""]
     assert [key.revoked_at for key in scene.api.state.server.identity.keys("ours")] == [None]

@@ -1,17 +1,20 @@
 """A rolling upgrade: servers and workers are replaced one after the other under load, as a proxy would see it.
 
+They are of the version before the newest migration, as git has it; the new server migrates the store while they work.
 Clients try another server if one refuses the connection or answers 503. No other failure is allowed, no action is lost,
 and none is done twice. `CHAOS=long` (`make chaos`) goes on for longer.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import urllib.error
@@ -23,11 +26,15 @@ from typing import Any
 import pytest
 from tests.patience import wait_until
 
+from etude import plugins
 from etude.app import App
-from etude.entities import SourceSpec
 from etude.sample import write_shop
+from etude.sources.source_url import local_path
+from etude.store.base import known_schema
 from etude.store.processes import Processes
 
+ROOT = Path(__file__).parents[2]
+MIGRATIONS = "src/etude/store/migrations"
 LONG = os.environ.get("CHAOS") == "long"
 REQUESTS = 2_000 if LONG else 60
 """Answered requests of each client between two replacements."""
@@ -35,23 +42,25 @@ CLIENTS = 3
 
 
 class Installation:
-    """A store with servers and workers as processes."""
+    """A store with servers and workers as processes, of the version before or of this one."""
 
     def __init__(self, folder: Path, store_url: str) -> None:
         self.folder = folder
-        self.settings = {"ETUDE_HOME": str(folder / "home"), "ETUDE_STORE": store_url}
-        self.app = App(home=folder / "home", store=store_url)
+        self.store_url = store_url
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("ETUDE_")}
+        self.settings = kept | {"ETUDE_HOME": str(folder / "home"), "ETUDE_STORE": store_url}
+        self.before = self.settings | {"PYTHONPATH": str(unpack_version_before(folder))}
         self.processes: list[subprocess.Popen[bytes]] = []
         self.addresses: list[str] = []
         self._number = 0
 
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
+    def start(self, *command: str, before: bool = False) -> subprocess.Popen[bytes]:
         self._number += 1
         log = self.folder / f"{self._number}.log"
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("ETUDE_")}
+        settings = self.before if before else self.settings
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "etude", *command], env=kept | self.settings, stderr=out, cwd=self.folder
+                [sys.executable, "-m", "etude", *command], env=settings, stderr=out, cwd=self.folder
             )
         self.processes.append(process)
         said = "etude listens on" if command[0] == "serve" else "steps at once"
@@ -85,25 +94,46 @@ class Installation:
         raise AssertionError(f"{path}: no server answered")
 
 
+def unpack_version_before(folder: Path) -> Path:
+    """Write the source of a commit that lacks only the newest migrations; return where it is."""
+    known = sorted(file.name for file in (ROOT / MIGRATIONS).glob("*.sql"))
+    for commit in git("rev-list", "--max-count=50", "HEAD", "--", MIGRATIONS).decode().split():
+        listed = git("ls-tree", "--name-only", f"{commit}^:{MIGRATIONS}").decode().split()
+        if listed and listed != known and known[: len(listed)] == sorted(listed):
+            with tarfile.open(fileobj=io.BytesIO(git("archive", f"{commit}^", "src"))) as archive:
+                archive.extractall(folder / "before", filter="data")
+            return folder / "before" / "src"
+    pytest.skip("the history of the repository is not here")
+
+
+def git(*words: str) -> bytes:
+    """Return what a git command prints; nothing if it fails."""
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True)
+    return done.stdout if done.returncode == 0 else b""
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
     url = f"sqlite:///{tmp_path}/home/etude.db"
     made = Installation(tmp_path, url if request.param == "sqlite" else request.getfixturevalue("postgres_url"))
     write_shop(tmp_path / "shop")
-    made.app.add_source("shop", SourceSpec(url=str(tmp_path / "shop")))
+    add = [sys.executable, "-m", "etude", "sources", "add", "shop", str(tmp_path / "shop")]
+    subprocess.run(add, env=made.before, cwd=tmp_path, check=True, capture_output=True)
     yield made
     for process in made.processes:
         process.kill()
         process.wait()
-    made.app.close()
 
 
 @pytest.mark.timeout(1200)
 def test_nothing_fails_and_nothing_is_lost(installation: Installation) -> None:
-    app = installation.app
-    app.agents.create("echo", {"subject": "rain", "interval_s": 3600}, id="a")
-    server = installation.start("serve", "--port", "0", "--no-open")
-    workers = [installation.start("worker", "--slots", "2") for _ in range(2)]
+    server = installation.start("serve", "--port", "0", "--no-open", before=True)
+    workers = [installation.start("worker", "--slots", "2", before=True) for _ in range(2)]
+    config = {"subject": "rain", "interval_s": 3600}
+    installation.send("/api/agents", {"kind": "echo", "id": "a", "config": config})
+    kind = plugins.load("store", installation.store_url.partition("://")[0])
+    place = Path(local_path(installation.store_url)) if kind.dialect == "sqlite" else installation.store_url
+    assert kind.find_schema(place) < known_schema(kind.dialect)
     sent: list[str] = []
     answered = [0] * CLIENTS
     errors: list[BaseException] = []
@@ -133,6 +163,7 @@ def test_nothing_fails_and_nothing_is_lost(installation: Installation) -> None:
         wait_for_load()
         # The new server runs before the old one stops, and each worker is replaced by another.
         installation.start("serve", "--port", "0", "--no-open")
+        assert kind.find_schema(place) == known_schema(kind.dialect), "the new server migrated the store"
         wait_for_load()
         installation.stop(server)
         wait_for_load()
@@ -146,6 +177,11 @@ def test_nothing_fails_and_nothing_is_lost(installation: Installation) -> None:
             client.join()
     assert errors == []
     assert len(sent) == len(set(sent)) == sum(answered)
+    with App(home=installation.folder / "home", store=installation.store_url) as app:
+        _check_that_each_message_was_handled_once(app, sent)
+
+
+def _check_that_each_message_was_handled_once(app: App, sent: list[str]) -> None:
     wait_until(lambda: app.agents.queue.depth().ready == 0, 300)
     wait_until(lambda: app.agents.queue.depth().running == 0, 300)
     steps = [s for s in app.agents.steps("a", limit=100_000) if s.kind == "message" and s.outcome == "ok"]

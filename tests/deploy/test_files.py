@@ -72,7 +72,7 @@ def test_the_settings_in_the_compose_file_are_settings() -> None:
 def test_the_image_does_not_run_as_root() -> None:
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     last = text.rpartition("\nFROM ")[2]
-    assert re.search(r"^USER 10001", last, re.MULTILINE) and text.count("\nFROM ") == 3
+    assert re.search(r"^USER 10001", last, re.MULTILINE) and text.count("\nFROM ") == 2
     for copied in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE):
         for name in copied.split():
             assert (DEPLOY.parent / name).exists(), name

@@ -83,6 +83,28 @@ def test_everything_comes_back(open_app: Open, new_store: dict[str, Any], shop: 
     new.close()
 
 
+def test_catalogs_in_a_store_of_their_own_come_back(
+    open_app: Open, new_store: dict[str, Any], shop: Path, tmp_path: Path
+) -> None:
+    app = open_app(catalog={"store": str(tmp_path / "catalogs")})
+    app.add_source("shop", SourceSpec(url=str(shop)))
+    app.cataloger.run("shop")
+    (name,) = app.cataloger.catalog_store("shop").names()
+    place = open_place(app.settings, str(tmp_path / "backups"))
+    manifest = back_up(app, place).manifest
+    assert manifest.catalogs and check_backup(place, manifest) == []
+    app.close()
+    shutil.rmtree(app.settings.home)
+    shutil.rmtree(tmp_path / "catalogs")
+
+    with App(**new_store) as new, pytest.raises(Invalid, match="store of their own") as refused:
+        restore(new.settings, place, manifest)
+    assert "catalog.store" in refused.value.hint
+    with App(**new_store, catalog={"store": str(tmp_path / "new-catalogs")}) as new:
+        restore(new.settings, place, find_backup(place))
+        assert new.cataloger.catalog_store("shop").names() == [name]
+
+
 def lesson_text() -> str:
     return "---\nname: plan\ndescription: x\n---\nx\n"
 

@@ -105,12 +105,17 @@ def test_each_tenant_has_its_own_retention(open_app: Open, shop: Path) -> None:
 
 
 def test_agents_records_and_threads_go_too(open_app: Open) -> None:
-    app = open_app(retention={"actions": BRIEFLY, "events": BRIEFLY, "threads": BRIEFLY})
+    app = open_app(retention={"actions": BRIEFLY, "events": BRIEFLY, "steps": BRIEFLY, "threads": BRIEFLY})
     app.agents.create("echo", {"subject": "rain"}, id="a")
     app.agents.destroy("a")
+    app.agents.create("echo", {"subject": "rain"}, id="b")
     thread = app.store.create_thread("old")
+    assert prune(app, dry_run=True).tenants["main"].agents == 1
     report = prune(app).tenants["main"]
-    assert (report.actions, report.events, report.threads) == (1, 2, 1)
+    assert (report.actions, report.events, report.threads, report.agents) == (1, 3, 1, 1)
+    with pytest.raises(NotFound):
+        app.agents.get("a")
+    assert app.agents.get("b").status == "active"
     with pytest.raises(NotFound):
         app.store.thread(thread.id)
 
@@ -126,6 +131,27 @@ def test_catalogs_go_except_the_latest(open_app: Open, shop: Path) -> None:
     assert prune(app, dry_run=True).tenants["main"].catalogs == 1
     assert prune(app).tenants["main"].catalogs == 1
     assert app.cataloger.catalog_store("shop").names() == names[:1]
+
+
+def test_indexes_of_unregistered_sources_go(open_app: Open, tmp_path: Path) -> None:
+    from etude.entities import SourceSpec
+
+    app = open_app(retention={"indexes": BRIEFLY}, search={"embeddings": "none"})
+    (tmp_path / "notes.csv").write_text("id,about\n1,tea\n2,coffee\n")
+    (tmp_path / "other.csv").write_text("id,about\n1,rice\n")
+    tenant = app.scoped("acme")
+    for each in (app, tenant):
+        each.add_source("notes", SourceSpec(url=str(tmp_path / "notes.csv")))
+        each.indexes.build("notes")
+    app.indexes.build(str(tmp_path / "other.csv"))
+    app.store.put_source("notes", SourceSpec(url=str(tmp_path / "notes.csv"), tables=("notes",)))
+    app.indexes.build("notes")  # other grants, so another index
+    assert prune(app, dry_run=True).tenants["main"].indexes == 2
+    assert prune(app).tenants["main"].indexes == 2
+    assert prune(app).tenants["main"].indexes == 0
+    folders = {name.rpartition("/index_")[0] for name in app.objects.names("search") if "/index_" in name}
+    assert len(folders) == 2, "one of each tenant"
+    assert app.indexes.find("notes") and tenant.indexes.find("notes")
 
 
 def test_two_processes_do_not_prune_at_once(open_app: Open) -> None:

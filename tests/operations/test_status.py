@@ -88,7 +88,7 @@ def test_objects_that_cannot_be_used_do_not_hide_the_rest(open_app: Open, tmp_pa
     assert "cannot be used" in found.problems[0]
 
 
-def test_a_killed_process_is_noted(open_app: Open, store_url: str, tmp_path: Path) -> None:
+def test_a_killed_process_is_a_problem_unless_another_one_runs(open_app: Open, store_url: str, tmp_path: Path) -> None:
     code = f"""
 import os, signal
 from etude.app import App
@@ -99,8 +99,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", code], check=False)
     app = open_app()
-    wait_until(lambda: find_status(app).notes)
-    assert "ended without stopping" in find_status(app).notes[0]
+    wait_until(lambda: find_status(app).problems)
+    assert "A worker ended without stopping" in find_status(app).problems[0]
+    Processes(app.store).enter("worker")
+    found = find_status(app)
+    assert found.ok and "A worker ended without stopping" in found.notes[0]
     assert Processes(app.store).forget_dead() == 1
     assert find_status(app).notes == ()
 

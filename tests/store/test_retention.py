@@ -10,7 +10,7 @@ import pytest
 
 from etude.entities import Artifact, RunFilter
 from etude.errors import Conflict, NotFound
-from etude.events import ArtifactCreated, RunFinished, RunQueued, RunStarted
+from etude.events import ArtifactCreated, RunCancelled, RunFinished, RunQueued, RunStarted
 from etude.ids import new_id
 from etude.store.agents import AgentStore
 from etude.store.base import Store
@@ -76,8 +76,6 @@ def test_what_others_need_stays(store: Store) -> None:
     scripted = make_run(store)
     values = ("k", "shop", scripted, "how many?", "active", "", datetime.now(UTC), "{}")
     StoredScripts(store).add(StoredScript("script_1", *values))  # type: ignore[arg-type]
-    evidence = make_run(store)
-    StoredLessons(store).add_event("plan", "v1", evidence, "f", 0.5, True)
     at_work = make_run(store, end=False)
     talking = make_run(store, thread_id=store.create_thread("t").id)
     agents = AgentStore(Queue(store))
@@ -89,15 +87,14 @@ def test_what_others_need_stays(store: Store) -> None:
     before = datetime.now(UTC) + SOON
     assert old_runs(store) == [plain, talking], "a thread that was not used since then keeps nothing"
     kept = retention.count_kept(before)
-    assert (kept.old, kept.open, kept.pinned, kept.scripts, kept.evidence, kept.in_use) == (7, 1, 1, 1, 1, 1)
+    assert (kept.old, kept.open, kept.pinned, kept.scripts, kept.in_use) == (6, 1, 1, 1, 1)
     assert retention.count_old(before) == 2
     assert retention.count_old(datetime.now(UTC) - SOON) == 0
 
     assert retention.delete_runs([pinned, at_work]) == 0
-    for run_id, reason in ((pinned, "pinned"), (scripted, "script"), (evidence, "evidence"), (at_work, "running")):
+    for run_id, reason in ((pinned, "pinned"), (scripted, "script"), (at_work, "running")):
         with pytest.raises(Conflict, match=reason):
             retention.check_deletable(run_id)
-    retention.check_deletable(evidence, force=True)
     retention.check_deletable(of_agent)
     with pytest.raises(NotFound):
         retention.check_deletable("run_none")
@@ -134,3 +131,53 @@ def test_one_process_at_a_time_holds_a_lease(store: Store, open_store: Callable[
     first.release("prune", "a")
     assert second.lease("prune", "b", seconds=-1)
     assert first.lease("prune", "a"), "it has run out"
+
+
+def test_the_outcome_of_a_deleted_run_stays_as_evidence(store: Store) -> None:
+    lessons, retention = StoredLessons(store), Retention(store)
+    lessons.add_change("plan", "v1", "added", "", "the text")
+    good, cancelled, forgotten = make_run(store), make_run(store, end=False), make_run(store)
+    store.append(cancelled, RunCancelled(), expect=2)
+    for run_id in (good, cancelled, forgotten):
+        lessons.add_event("plan", "v1", run_id, "f", 0.5, True)
+    before = lessons.exposures("plan", "v1")
+    assert [(each.run_id, each.success) for each in before] == [(good, True), (forgotten, True)]
+
+    assert retention.delete_runs([good, cancelled]) == 2
+    assert lessons.exposures("plan", "v1") == before
+    assert lessons.count("plan", "v1") == (3, 3)
+    assert retention.delete_runs([forgotten], forget_evidence=True) == 1
+    assert lessons.exposures("plan", "v1") == before[:1]
+
+
+def test_evidence_for_a_version_that_was_replaced_goes_with_time(store: Store) -> None:
+    lessons, retention = StoredLessons(store), Retention(store)
+    lessons.add_change("plan", "v1", "added", "", "the text")
+    old, open_run, new = make_run(store), make_run(store), make_run(store)
+    for version, run_id in (("v1", old), ("v1", open_run), ("v2", new)):
+        lessons.add_event("plan", version, run_id, "f", 0.5, True)
+    retention.delete_runs([old, new])
+    later = datetime.now(UTC) + SOON
+    assert retention.delete_evidence(later) == 0, "it is in use"
+    lessons.add_change("plan", "v2", "edited", "", "another text")
+    assert retention.delete_evidence(datetime.now(UTC) - SOON) == 0, "it is new"
+    assert retention.delete_evidence(later) == 1
+    assert lessons.count("plan", "v1") == (1, 1), "its run is still there"
+    assert lessons.count("plan", "v2") == (1, 1)
+
+
+def test_replaced_scripts_go_once_no_run_needs_them(store: Store) -> None:
+    scripts, retention = StoredScripts(store), Retention(store)
+    first, second, user = make_run(store), make_run(store), make_run(store)
+    for name, run_id in (("script_1", first), ("script_2", second)):
+        values = ("k", "shop", run_id, "how many?", "active", "", datetime.now(UTC), "{}")
+        scripts.add(StoredScript(name, *values))  # type: ignore[arg-type]
+    scripts.use("script_1", user, "exact")
+    later = datetime.now(UTC) + SOON
+    assert retention.delete_scripts(later) == 0, "its run is there"
+    retention.delete_runs([first])
+    assert retention.delete_scripts(later) == 0, "a run that used it is there"
+    retention.delete_runs([user])
+    assert retention.delete_scripts(datetime.now(UTC) - SOON) == 0, "it is new"
+    assert retention.delete_scripts(later) == 1
+    assert [(each.id, each.state) for each in scripts.list()] == [("script_2", "active")]

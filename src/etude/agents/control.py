@@ -224,11 +224,12 @@ class Agents:
 
     def reload_all(self, *, cause: Cause = NO_CAUSE) -> int:
         """Have the next step of every agent, in every worker, use the current settings and sources; return how many."""
-        agents = self.agent_store.all_agents()
-        for agent_id in agents:
+        reloaded = 0
+        for agent_id in self.agent_store.all_agents():
             with suppress(NotFound, Conflict):  # it was destroyed meanwhile
                 self.agent_store.reload(agent_id, cause=_checked(cause))
-        return len(agents)
+                reloaded += 1
+        return reloaded
 
     # Actions.
 

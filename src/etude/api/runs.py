@@ -1,18 +1,21 @@
-"""Routes for runs: start them, read them and their results; cancel, pause, resume, answer, steer or interrupt them."""
+"""Routes for runs: start, read, judge, pin and delete them; cancel, pause, resume, answer, steer or interrupt them."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import FileResponse, PlainTextResponse
+from pydantic import Field
 from starlette.background import BackgroundTask
 
-from etude.api.call import AnalystCall, ReaderCall
+from etude.api.call import AdminCall, AnalystCall, ReaderCall
 from etude.api.schemas import (
     AnswerRequest,
+    Body,
     FeedbackRequest,
     Listing,
     ReplayReport,
@@ -22,12 +25,13 @@ from etude.api.schemas import (
     Timestamp,
     given,
 )
-from etude.entities import ENDED, STOPPED, Run, RunFilter, RunKind, RunStatus, RunSummary
+from etude.entities import ENDED, STOPPED, Entity, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, Stale
 from etude.feedback import Feedback
 from etude.limits import lower_limits
 from etude.replays.differences import Difference
 from etude.scratch_folder import ScratchFolder
+from etude.store.retention import Pin, Retention
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -223,6 +227,72 @@ async def judge_run(call: AnalystCall, run_id: str, body: FeedbackRequest) -> Fe
     await call.access_store(call.app.store.run, run_id)
     by = call.caller.key.name if call.caller.key else ""
     return await call.run_in_thread(call.app.give_feedback, run_id, body.verdict, body.comment, by)
+
+
+# Keep and delete.
+
+
+class PinRequest(Body):
+    """Why a run is kept."""
+
+    reason: str = Field(default="", max_length=1000)
+
+
+class PinnedRun(Entity):
+    """A run that no retention setting deletes."""
+
+    run_id: str
+    reason: str
+    at: datetime
+
+
+@router.post("/runs/{run_id}/pin", response_model=PinnedRun)
+async def pin_run(call: AnalystCall, run_id: str, body: PinRequest | None = None) -> PinnedRun:
+    """Keep a run, whatever the retention settings say."""
+    reason = body.reason if body else ""
+    call.cause(reason)
+    return _pinned(await call.access_store(Retention(call.app.store).pin, run_id, reason))
+
+
+@router.post("/runs/{run_id}/unpin", status_code=204, response_class=Response)
+async def unpin_run(call: AnalystCall, run_id: str) -> Response:
+    """Let the retention settings decide about a run again."""
+    await call.access_store(call.app.store.run, run_id)
+    await call.access_store(Retention(call.app.store).unpin, run_id)
+    return Response(status_code=204)
+
+
+@router.get("/pins", response_model=Listing[PinnedRun])
+async def list_pinned_runs(call: ReaderCall, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> Listing[PinnedRun]:
+    """List the pinned runs, the last pinned first."""
+    pins = await call.access_store(Retention(call.app.store).pins, limit)
+    return Listing(items=[_pinned(pin) for pin in pins])
+
+
+def _pinned(pin: Pin) -> PinnedRun:
+    return PinnedRun(run_id=pin.run_id, reason=pin.reason, at=pin.at)
+
+
+@router.delete("/runs/{run_id}", status_code=204, response_class=Response)
+async def delete_run(
+    call: AdminCall,
+    run_id: str,
+    if_match: IfMatch = None,
+    forget_evidence: Annotated[bool, Query(description="Also its outcome as evidence for playbooks.")] = False,
+    reason: Annotated[str | None, Query(max_length=1000, description="Why; the audit log has it.")] = None,
+) -> Response:
+    """Delete a run that has ended, with its events. Files that no other run refers to are removed within hours."""
+    await _find(call, run_id, if_match)
+    call.cause(reason)
+    retention = Retention(call.app.store)
+
+    def delete() -> None:
+        retention.check_deletable(run_id)
+        if not retention.delete_runs([run_id], forget_evidence):
+            raise Conflict(f"Run `{run_id}` was changed meanwhile.", hint="Read the run again, then retry.")
+
+    await call.access_store(delete)
+    return Response(status_code=204)
 
 
 # Control.

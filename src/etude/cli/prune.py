@@ -17,7 +17,7 @@ EXAMPLES = (
     "etude prune",
     "etude prune --tenant acme --orphans",
 )
-KINDS = ("runs", "results", "threads", "actions", "events", "steps", "audit", "catalogs")
+KINDS = ("runs", "results", "threads", "actions", "events", "steps", "agents", "audit", "catalogs", "indexes")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

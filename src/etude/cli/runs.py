@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     uses.add_argument("--check", action="store_true", help="ask every question afresh, and compare")
     delete = verbs.add_parser("delete", help="delete runs that have ended, with their results")
     delete.add_argument("runs", nargs="+", metavar="RUN", help="their ids, or the beginnings of these")
-    delete.add_argument("--force", action="store_true", help="even if a run is evidence for a playbook")
+    delete.add_argument("--forget-evidence", action="store_true", help="also their outcomes as evidence for playbooks")
     pin = verbs.add_parser("pin", help="keep a run, whatever the retention settings say")
     pin.add_argument("--reason", default="", help="why, for the record")
     unpin = verbs.add_parser("unpin", help="let the retention settings decide about a run again")
@@ -401,8 +401,8 @@ def _delete(app: App, options: argparse.Namespace) -> None:
     retention = Retention(app.store)
     run_ids = [app.store.resolve_run(run) for run in options.runs]
     for run_id in run_ids:
-        retention.check_deletable(run_id, options.force)
-    deleted = retention.delete_runs(run_ids)
+        retention.check_deletable(run_id)
+    deleted = retention.delete_runs(run_ids, options.forget_evidence)
     if deleted < len(set(run_ids)):
         raise Conflict(f"Only {deleted} of {len(set(run_ids))} runs were deleted.", hint="Others changed meanwhile.")
     report = Pruned(dry_run=False)

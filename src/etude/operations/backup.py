@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from etude.settings import Settings
 
 MANIFESTS = "backups"
+FORMATS = (1, 2)
+"""The formats that can be read; 2 has catalogs in a store of their own."""
 JSON = "application/json"
 BYTES = "application/octet-stream"
 AT_ONCE = 8
@@ -70,6 +72,8 @@ class BackupManifest(Entity):
     artifact_bytes: int
     objects: dict[str, CopiedFile] = {}
     """Objects with names, such as catalogs."""
+    catalogs: dict[str, CopiedFile] = {}
+    """Catalogs in a store of their own (`catalog.store`)."""
     playbooks: CopiedFile | None = None
     missing: tuple[str, ...] = ()
     """Artifacts that the store refers to, but that are damaged or lost."""
@@ -131,7 +135,10 @@ def back_up(app: App, place: Objects, on_progress: Progress = lambda _: None) ->
         on_progress(f"copying {len(dump.hashes):,} artifacts")
         copied = _copy_artifacts(app.objects, place, dump.hashes, Path(folder), renew)
         on_progress("copying catalogs and playbooks")
+        own_catalogs = _open_catalogs(app.settings)
+        catalogs = _copy_named(own_catalogs, place) if own_catalogs is not None else {}
         manifest = BackupManifest(
+            format=2 if catalogs else 1,
             id=backup_id,
             created_at=datetime.now(UTC),
             version=__version__,
@@ -141,7 +148,8 @@ def back_up(app: App, place: Objects, on_progress: Progress = lambda _: None) ->
             artifacts=_keep_bytes(place, "".join(f"{hash}\n" for hash in copied.hashes).encode()),
             artifact_count=len(copied.hashes),
             artifact_bytes=copied.bytes,
-            objects=_copy_named(app, place),
+            objects=_copy_named(app.objects, place),
+            catalogs=catalogs,
             playbooks=_copy_playbooks(app.settings.home / PLAYBOOKS, place),
             missing=tuple(copied.missing),
         )
@@ -231,12 +239,15 @@ def _copy_one(source: Objects, target: Objects, hash: str, size: int, folder: Pa
         path.unlink(missing_ok=True)
 
 
-def _copy_named(app: App, place: Objects) -> dict[str, CopiedFile]:
-    """Copy the objects with names. Files that name others may change meanwhile, so what they name is listed after.
+def _open_catalogs(settings: Settings) -> Objects | None:
+    """Open the store of catalogs, if they have one of their own."""
+    chosen = settings.catalog
+    return Objects(chosen.store, **(chosen.store_options or settings.objects_options)) if chosen.store else None
 
-    Catalogs in a store of their own (`catalog.store`) are not copied.
-    """
-    objects, copied = app.objects, dict[str, CopiedFile]()
+
+def _copy_named(objects: Objects, place: Objects) -> dict[str, CopiedFile]:
+    """Copy the objects with names. Files that name others may change meanwhile, so what they name is listed after."""
+    copied = dict[str, CopiedFile]()
     while new := [name for folder in objects.folders() for name in objects.names(folder) if name not in copied]:
         for name in new:
             # It was removed since it was listed.
@@ -284,7 +295,7 @@ def find_backup(place: Objects, backup_id: str | None = None) -> BackupManifest:
 def _read_manifest(place: Objects, name: str) -> BackupManifest:
     data = place.read(name)
     format = _format_of(data)
-    if format != 1:
+    if format not in FORMATS:
         raise Unavailable(
             f"The backup `{name}` has format {format}, which this etude does not know.", hint="Upgrade etude."
         )
@@ -319,7 +330,7 @@ def remove_backups(place: Objects, keep: int) -> int:
 
 
 def _hashes_of(place: Objects, manifest: BackupManifest) -> set[str]:
-    own = [*manifest.store, manifest.artifacts, *manifest.objects.values()]
+    own = [*manifest.store, manifest.artifacts, *manifest.objects.values(), *manifest.catalogs.values()]
     own += [manifest.playbooks] if manifest.playbooks else []
     return {file.hash for file in own} | set(_artifact_list(place, manifest))
 
@@ -364,6 +375,12 @@ def restore(
         )
     if manifest.schema_version > known_schema(kind.dialect):
         raise newer_schema(manifest.schema_version, known_schema(kind.dialect))
+    own_catalogs = _open_catalogs(settings)
+    if manifest.catalogs and own_catalogs is None:
+        raise Invalid(
+            f"The backup has {len(manifest.catalogs):,} files of catalogs in a store of their own.",
+            hint="Set `catalog.store` to the folder or bucket that they go to.",
+        )
     target = Path(local_path(settings.store_url)) if scheme == "sqlite" else settings.store_url
     kind.check_free(target)
     with tempfile.TemporaryDirectory(prefix="etude-restore-") as folder:
@@ -382,8 +399,9 @@ def restore(
                 f"{len(copied.missing):,} files of the backup are damaged or lost, such as `{copied.missing[0]}`.",
                 hint="Restore another backup: `etude restore PLACE --list` lists them.",
             )
-        for name, named in manifest.objects.items():
-            objects.write(name, place.get(named.hash), BYTES)
+        for files_of, names in ((objects, manifest.objects), (own_catalogs, manifest.catalogs)):
+            for name, named in names.items() if files_of is not None else ():
+                files_of.write(name, place.get(named.hash), BYTES)
         if manifest.playbooks is not None:
             _restore_playbooks(settings.home, place.get(manifest.playbooks.hash))
         on_progress("writing the store")
@@ -391,7 +409,8 @@ def restore(
     with kind(target) as store:
         store.check()
     seconds = round(time.monotonic() - began, 3)
-    return Restored(manifest=manifest, artifacts=len(hashes), objects=len(manifest.objects), seconds=seconds)
+    named_count = len(manifest.objects) + len(manifest.catalogs)
+    return Restored(manifest=manifest, artifacts=len(hashes), objects=named_count, seconds=seconds)
 
 
 def _restore_playbooks(home: Path, data: bytes) -> None:

@@ -46,8 +46,11 @@ class TenantPruned:
     actions: int = 0
     events: int = 0
     steps: int = 0
+    agents: int = 0
+    """Agents that were destroyed long ago."""
     audit: int = 0
     catalogs: int = 0
+    indexes: int = 0
     kept: dict[str, int] = field(default_factory=dict)
     """Old runs that stay, by reason."""
 
@@ -148,6 +151,9 @@ class _Pruning:
         if before := self._before("runs", tenant):
             done.kept = _reasons(retention.count_kept(before))
             done.runs = retention.count_old(before) if self._dry_run else self._delete_runs(retention, before)
+            if not self._dry_run:
+                self._repeat(retention.delete_evidence, before)
+                self._repeat(retention.delete_scripts, before)
         if before := self._before("results", tenant):
             done.results = (
                 retention.count_old(before, files=True) if self._dry_run else self._drop_files(retention, before)
@@ -162,6 +168,8 @@ class _Pruning:
             )
         if before := self._before("catalogs", tenant):
             done.catalogs = self._prune_catalogs(tenant, before)
+        if before := self._before("indexes", tenant):
+            done.indexes = self._prune_indexes(tenant, before)
         return done
 
     def _delete_runs(self, retention: Retention, before: datetime) -> int:
@@ -211,6 +219,11 @@ class _Pruning:
         stores = [CatalogStore(objects, folder_of_name(name), root) for name in app.sources()]
         return sum(store.remove_before(before, self._dry_run) for store in stores)
 
+    def _prune_indexes(self, tenant: str, before: datetime) -> int:
+        from etude.search.publication import remove_indexes
+
+        return remove_indexes(cast("App", self._app.scoped(tenant)), before, self._dry_run)
+
     def prune_queue(self, report: Pruned) -> None:
         """Delete the old records of agents; the rows of all tenants are read in one pass."""
         if self._stop():
@@ -222,6 +235,9 @@ class _Pruning:
             done.actions, done.events = actions[tenant], events[tenant]
             days = self._settings.days("steps", tenant)
             done.steps = 0 if math.isinf(days) else queue.prune_steps(tenant, days, self._dry_run)
+            # Its actions were deleted before: they ended when it was destroyed, at the latest.
+            days = max(days, self._settings.days("actions", tenant))
+            done.agents = 0 if math.isinf(days) else queue.prune_agents(tenant, days, self._dry_run)
         if not self._dry_run and not math.isinf(days := self._settings.days("actions", "")):
             queue.prune_control(days)
 
@@ -235,7 +251,6 @@ def _reasons(kept: Kept) -> dict[str, int]:
         "not ended": kept.open,
         "pinned": kept.pinned,
         "a script was compiled from it": kept.scripts,
-        "evidence for a playbook": kept.evidence,
         "its conversation or agent is in use": kept.in_use,
     }
     return {reason: count for reason, count in found.items() if count}

@@ -180,9 +180,14 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
                 f"Tenant `{tenant}` uses {use.bytes:,} of {use.limit:,} bytes: delete runs, or raise "
                 "`server.tenant_storage`."
             )
+    roles = {process.role for process in alive}
     for process in processes:
         if not process.alive:
-            notes.append(f"A {process.role} ended without stopping: process {process.pid} on {process.host}.")
+            ended = f"A {process.role} ended without stopping: process {process.pid} on {process.host}."
+            if process.role in roles:
+                notes.append(ended)
+            else:
+                problems.append(f"{ended} No other {process.role} runs: look at its log, and start it again.")
     if failed := depth.agents.get("error"):
         notes.append(f"{failed:,} agents have the status `error`: `etude agents list --status error`.")
     versions = sorted({process.version for process in alive})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from etude.entities import Entity
-from etude.errors import Invalid, NotFound
+from etude.errors import EtudeError, Invalid, NotFound
 from etude.ids import new_id
 from etude.search import exact, lance
 from etude.store.base import MAIN
@@ -59,14 +59,11 @@ class IndexManifest(Entity):
 class Publication:
     """The versions of the index of one source."""
 
-    def __init__(self, app: App, source: Source) -> None:
-        settings = app.settings.search
-        self.options = settings.store_options or app.settings.objects_options
-        self.objects = Objects(settings.store, **self.options) if settings.store else app.objects
-        # Grants are part of the name: an index of tables that are no longer granted is not found.
-        name = f"{source.name}-{app.source_fingerprint(source)[:12]}"
-        tenant = [] if app.tenant == MAIN else ["tenants", app.tenant]
-        self.root = "/".join([ROOT, *tenant, f"source-{name}"])
+    def __init__(self, app: App, source: Source | str) -> None:
+        """Open the index of a source, or the one in a folder, whose source may not exist any more."""
+        self.objects, self.options = _open_store(app)
+        folder = source if isinstance(source, str) else _folder_of(app, source)
+        self.root = f"{_root_of(app)}/{folder}"
 
     def read(self) -> IndexManifest | None:
         """Return the valid version; None if there is none, or if it is from another version of etude."""
@@ -108,6 +105,12 @@ class Publication:
         exact.remove_index(self.objects, self.place(version))
         lance.remove_index(self.objects, self.place(version))
 
+    def is_older(self, before: datetime) -> bool:
+        """Return whether no version of it was made since a time."""
+        made = self.read()
+        start = new_id_at(before.timestamp())
+        return (made is None or made.made_at < before) and all(version < start for version in self._versions())
+
     def remove(self) -> None:
         """Remove the index with all its versions."""
         self.objects.remove(f"{self.root}/{CURRENT}")
@@ -124,6 +127,47 @@ class Publication:
         for version in self._versions():
             if version not in valid and version < oldest:
                 self.remove_version(version)
+
+
+def remove_indexes(app: App, before: datetime, dry_run: bool = False) -> int:
+    """Remove the indexes of a tenant that were built before a time and are of no registered source; return how many."""
+    folders = _folders(app)
+    kept = {folder for name in app.sources() for folder in _folders_of(app, name, folders)} if folders else set()
+    unused = (Publication(app, folder) for folder in sorted(folders - kept))
+    old = [index for index in unused if index.is_older(before)]
+    for index in old if not dry_run else ():
+        index.remove()
+    return len(old)
+
+
+def _folders(app: App) -> set[str]:
+    root, (objects, _) = _root_of(app), _open_store(app)
+    names = (name.removeprefix(f"{root}/").partition("/")[0] for name in objects.names(root))
+    # Not those of other tenants, which are in `tenants/`.
+    return {name for name in names if name.startswith("source-")}
+
+
+def _folders_of(app: App, name: str, folders: set[str]) -> set[str]:
+    """Return the folder of a registered source; all that may be it if the source cannot be opened now."""
+    try:
+        return {_folder_of(app, app.source(name))}
+    except EtudeError:
+        return {folder for folder in folders if folder.startswith(f"source-{name}-")}
+
+
+def _open_store(app: App) -> tuple[Objects, dict[str, str]]:
+    settings = app.settings.search
+    options = settings.store_options or app.settings.objects_options
+    return Objects(settings.store, **options) if settings.store else app.objects, options
+
+
+def _folder_of(app: App, source: Source) -> str:
+    # Grants are part of the name: an index of tables that are no longer granted is not found.
+    return f"source-{source.name}-{app.source_fingerprint(source)[:12]}"
+
+
+def _root_of(app: App) -> str:
+    return "/".join([ROOT, *([] if app.tenant == MAIN else ["tenants", app.tenant])])
 
 
 def new_id_at(seconds: float) -> str:

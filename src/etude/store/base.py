@@ -112,6 +112,8 @@ ROOM = 1 << 20
 """A disk with fewer free bytes counts as full."""
 LOOKED_AT = 2000
 """This many of the newest runs are searched before the index of words: a common word is found among them."""
+MOST_LOOKED_AT = 20_000
+"""If they show that the words are common enough, up to this many are searched."""
 SEARCHED = 100_000
 """Only words in this many first characters of a text can be found."""
 WORD = 64
@@ -569,16 +571,24 @@ class Store(ABC):
         """
         asked = row_limit(limit)
         where, values = self._conditions("created_at", where, values, cursor)
-        # Found first, so that no run created in the meantime is in both parts.
-        oldest = self._read(NEWEST.format(where=" AND ".join(where)), *values, LOOKED_AT - 1)
-        edge = (_utc(oldest[0][0]), oldest[0][1]) if oldest else ()
-        newest = [*where, *(["(created_at, id) >= (?, ?)"] if edge else []), *([HAS_WORD] * len(words))]
-        sql = f"{RUNS} WHERE {' AND '.join(newest)} ORDER BY created_at DESC, id DESC LIMIT ?"
-        rows = self._read(sql, *values, *edge, *(_pattern(word) for word in words), asked + 1)
+        edge, rows = self._search_newest(words, where, values, asked, LOOKED_AT)
+        if edge and 0 < len(rows) <= asked and (more := 2 * LOOKED_AT * (asked + 1) // len(rows)) <= MOST_LOOKED_AT:
+            edge, rows = self._search_newest(words, where, values, asked, more)
         if edge and len(rows) <= asked:
             by_words = self.by_words.format(where=" AND ".join([*where, "(created_at, id) < (?, ?)"]))
             rows += self._read(by_words, self._words_value(words), *values, *edge, asked + 1 - len(rows))
         return rows[:asked], len(rows) > asked
+
+    def _search_newest(
+        self, words: list[str], where: list[str], values: list[object], asked: int, count: int
+    ) -> tuple[tuple[object, ...], Rows]:
+        """Return those of the newest runs with these words, and the oldest run that was looked at, if not all were."""
+        # Found first, so that no run created in the meantime is in both parts.
+        oldest = self._read(NEWEST.format(where=" AND ".join(where)), *values, count - 1)
+        edge = (_utc(oldest[0][0]), oldest[0][1]) if oldest else ()
+        newest = [*where, *(["(created_at, id) >= (?, ?)"] if edge else []), *([HAS_WORD] * len(words))]
+        sql = f"{RUNS} WHERE {' AND '.join(newest)} ORDER BY created_at DESC, id DESC LIMIT ?"
+        return edge, self._read(sql, *values, *edge, *(_pattern(word) for word in words), asked + 1)
 
     def _conditions(
         self, by: str, where: list[str], values: list[object], cursor: str | None

@@ -11,20 +11,28 @@ from typing import TYPE_CHECKING, Any, Literal
 from etude.ids import new_id
 
 if TYPE_CHECKING:
-    from etude.store.base import Store
+    from etude.store.base import Execute, Store
 
 Change = Literal["added", "edited", "pinned", "retired", "quarantined"]
 
 ADD_EVENT = """INSERT INTO lesson_events (tenant, name, version, run_id, family, q, shown, at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
-EVENTS = """SELECT l.run_id, l.family, l.q, l.shown, e.type, CAST(e.body AS TEXT) FROM lesson_events l
-    JOIN events e ON e.run_id = l.run_id AND e.type IN ('run.finished', 'run.failed')
-    WHERE l.tenant = ? AND l.name = ? AND l.version = ? ORDER BY l.at, l.run_id"""
+EVENTS = """SELECT l.run_id, l.family, l.q, l.shown, l.outcome, e.type, CAST(e.body AS TEXT) FROM lesson_events l
+    LEFT JOIN events e ON e.run_id = l.run_id AND e.type IN ('run.finished', 'run.failed')
+    WHERE l.tenant = ? AND l.name = ? AND l.version = ? AND (l.outcome IS NOT NULL OR e.type IS NOT NULL)
+    ORDER BY l.at, l.run_id"""
+OPEN_OUTCOMES = """SELECT e.run_id, e.type, CAST(e.body AS TEXT) FROM events e
+    WHERE e.run_id IN {ids} AND e.type IN ('run.finished', 'run.failed')
+    AND EXISTS (SELECT 1 FROM lesson_events l WHERE l.run_id = e.run_id AND l.outcome IS NULL)"""
+SET_OUTCOME = "UPDATE lesson_events SET outcome = ? WHERE run_id = ?"
+SET_NO_OUTCOME = "UPDATE lesson_events SET outcome = -1 WHERE run_id IN {ids} AND outcome IS NULL"
 COUNT = "SELECT count(*), coalesce(sum(shown), 0) FROM lesson_events WHERE tenant = ? AND name = ? AND version = ?"
 REPORTS = "SELECT CAST(body AS TEXT) FROM reports WHERE tenant = ? ORDER BY id"
 ADD_CHANGE = """INSERT INTO lesson_changes (id, tenant, name, version, change, reason, at, text)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 CHANGES = "SELECT version, change, reason, at, text FROM lesson_changes WHERE tenant = ? AND name = ? ORDER BY id"
+SETTLED = {1: True, 0: False, -1: None}
+"""The outcomes of deleted runs, as they are stored."""
 OUTAGES = frozenset({"unavailable", "model_unavailable", "source_unavailable", "cancelled", "limit_exceeded"})
 """Errors that say nothing about a playbook."""
 
@@ -71,15 +79,15 @@ class StoredLessons:
     def exposures(self, name: str, version: str) -> list[Exposure]:
         """Return the runs of a version whose outcome is known, oldest first.
 
-        A run succeeded if it has an answer whose numbers were all found in results.
+        A run succeeded if it has an answer whose numbers were all found in results. Runs that were deleted count too.
         """
         rows = self._store._read(EVENTS, self._store.tenant, name, version)
         reported = self._reported() if rows else {}
         found = []
-        for run_id, family, q, shown, kind, text in rows:
+        for run_id, family, q, shown, settled, kind, text in rows:
             success = reported.get(run_id)
             if success is None:
-                success = _outcome(kind, json.loads(text))
+                success = _outcome(kind, json.loads(text)) if settled is None else SETTLED[settled]
             if success is not None:
                 found.append(Exposure(run_id, family, float(q), bool(shown), success))
         return found
@@ -102,6 +110,15 @@ class StoredLessons:
         """Return the changes of a playbook, oldest first."""
         rows = self._store._read(CHANGES, self._store.tenant, name)
         return [LessonChange(row[0], row[1], row[2], _time(row[3]), row[4]) for row in rows]
+
+
+def settle_outcomes(execute: Execute, run_ids: Sequence[str]) -> None:
+    """Note the outcomes of runs that are about to be deleted, for the playbooks that they are evidence for."""
+    ids = f"({', '.join('?' * len(run_ids))})"
+    for run_id, kind, text in execute(OPEN_OUTCOMES.replace("{ids}", ids), *run_ids):
+        success = _outcome(kind, json.loads(text))
+        execute(SET_OUTCOME, -1 if success is None else int(success), run_id)
+    execute(SET_NO_OUTCOME.replace("{ids}", ids), *run_ids)
 
 
 def _outcome(kind: str, body: dict[str, Any]) -> bool | None:

@@ -149,6 +149,14 @@ REMOVE_STEPS = f"""DELETE FROM agent_steps WHERE (agent, step_no) IN (SELECT s.a
 OLD_STEPS = f"""SELECT count(*) FROM agents a
     JOIN agent_steps s ON s.agent = a.no AND s.step_no <= a.step_no - {KEEP_STEPS}
     WHERE a.tenant = ? AND s.ended_at < {{now}} - ?"""
+OLD_AGENTS = """SELECT no FROM agents WHERE tenant = ? AND status = 'destroyed' AND updated_at < {now} - ?
+    ORDER BY no LIMIT ?"""
+COUNT_OLD_AGENTS = "SELECT count(*) FROM agents WHERE tenant = ? AND status = 'destroyed' AND updated_at < {now} - ?"
+REMOVE_AGENTS = (
+    "DELETE FROM agent_steps WHERE agent {among int}",
+    "DELETE FROM control WHERE agent {among int}",
+    "DELETE FROM agents WHERE no {among int} AND status = 'destroyed'",
+)
 DEPTH = f"""SELECT (SELECT count(*) FROM actions WHERE state = 'ready'),
     (SELECT count(*) FROM actions WHERE state = 'delayed'), (SELECT count(*) FROM actions WHERE state = 'running'),
     (SELECT count(*) FROM actions WHERE state = 'failed' AND processed_at > {{now}} - {DAY_S}),
@@ -532,6 +540,18 @@ class Queue:
         if dry_run:
             return int(self.read(OLD_STEPS, tenant, days * DAY_S)[0][0])
         return self._prune_batches(REMOVE_STEPS, tenant, days * DAY_S)
+
+    def prune_agents(self, tenant: str, days: float, dry_run: bool = False) -> int:
+        """Delete the agents of a tenant that were destroyed more than `days` ago, with their steps; return how many."""
+        if dry_run:
+            return int(self.read(COUNT_OLD_AGENTS, tenant, days * DAY_S)[0][0])
+        removed = 0
+        while rows := self.read(OLD_AGENTS, tenant, days * DAY_S, BATCH):
+            with self.transaction() as work:
+                for statement in REMOVE_AGENTS:
+                    work.do(statement, work.list([row[0] for row in rows]))
+            removed += len(rows)
+        return removed
 
     def prune_control(self, days: float) -> int:
         """Delete applied control messages that are older than `days`; return how many."""

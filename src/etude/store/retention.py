@@ -1,8 +1,8 @@
 """Deletion of old records: runs that nothing keeps, their artifacts, threads and the audit log; and pinned runs.
 
 Runs are deleted in small transactions, so that others can write in between. A run stays if it is pinned, if it has not
-ended, if a script that answers questions was compiled from it, if it is evidence for a playbook, or if its thread is
-in use.
+ended, if a script that answers questions was compiled from it, or if its thread is in use. If it is evidence for a
+playbook, its outcome stays.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.errors import Conflict, NotFound
 from etude.store.base import no_run
+from etude.store.lessons import settle_outcomes
 
 if TYPE_CHECKING:
     from etude.store.base import Execute, Store
@@ -26,12 +27,11 @@ PINNED = "EXISTS (SELECT 1 FROM pins WHERE pins.run_id = runs.id)"
 SCRIPTED = (
     """EXISTS (SELECT 1 FROM scripts WHERE scripts.run_id = runs.id AND scripts.state IN ('active', 'example'))"""
 )
-EVIDENCE = "EXISTS (SELECT 1 FROM lesson_events WHERE lesson_events.run_id = runs.id)"
 IN_USE = """(EXISTS (SELECT 1 FROM threads WHERE threads.id = runs.thread_id AND threads.updated_at >= ?)
     OR EXISTS (SELECT 1 FROM agents WHERE agents.thread_id = runs.thread_id AND agents.status <> 'destroyed'))"""
 OLD = "runs.tenant = ? AND runs.created_at < ? AND runs.updated_at < ?"
 HAS_ENDED = "runs.status IN ('succeeded', 'failed', 'cancelled')"
-FREE = f"{HAS_ENDED} AND NOT {PINNED} AND NOT {SCRIPTED} AND NOT {EVIDENCE} AND NOT {IN_USE}"
+FREE = f"{HAS_ENDED} AND NOT {PINNED} AND NOT {SCRIPTED} AND NOT {IN_USE}"
 HAS_FILES = "EXISTS (SELECT 1 FROM artifact_runs WHERE artifact_runs.run_id = runs.id)"
 PLACE = "(runs.created_at, runs.id) > (?, ?)"
 OLD_RUNS = f"SELECT id, created_at, seq FROM runs WHERE {OLD} AND {FREE} AND {PLACE} ORDER BY created_at, id LIMIT ?"
@@ -40,12 +40,12 @@ COUNT = f"SELECT count(*) FROM runs WHERE {OLD} AND {FREE}"
 COUNT_FILES = f"{COUNT} AND {HAS_FILES}"
 KEPT = f"""SELECT count(*), coalesce(sum(CASE WHEN NOT {HAS_ENDED} THEN 1 ELSE 0 END), 0),
     coalesce(sum(CASE WHEN {PINNED} THEN 1 ELSE 0 END), 0), coalesce(sum(CASE WHEN {SCRIPTED} THEN 1 ELSE 0 END), 0),
-    coalesce(sum(CASE WHEN {EVIDENCE} THEN 1 ELSE 0 END), 0), coalesce(sum(CASE WHEN {IN_USE} THEN 1 ELSE 0 END), 0)
+    coalesce(sum(CASE WHEN {IN_USE} THEN 1 ELSE 0 END), 0)
     FROM runs WHERE {OLD}"""
-WHY_KEPT = f"""SELECT status, CASE WHEN {PINNED} THEN 1 ELSE 0 END, CASE WHEN {SCRIPTED} THEN 1 ELSE 0 END,
-    CASE WHEN {EVIDENCE} THEN 1 ELSE 0 END FROM runs WHERE id = ? AND tenant = ?"""
+WHY_KEPT = f"""SELECT status, CASE WHEN {PINNED} THEN 1 ELSE 0 END, CASE WHEN {SCRIPTED} THEN 1 ELSE 0 END
+    FROM runs WHERE id = ? AND tenant = ?"""
 
-DELETE = ("events", "pins", "script_uses", "lesson_events")
+DELETE = ("events", "pins", "script_uses")
 """Tables whose rows go with their run."""
 UNNAME = """UPDATE messages SET run_id = NULL WHERE thread_id IN
     (SELECT thread_id FROM runs WHERE id IN {ids} AND thread_id IS NOT NULL) AND run_id IN {ids}"""
@@ -68,12 +68,23 @@ OLD_THREADS = """SELECT id FROM threads WHERE tenant = ? AND updated_at < ? AND 
     ORDER BY updated_at, id LIMIT ?"""
 COUNT_THREADS = OLD_THREADS.replace("SELECT id", "SELECT count(*)", 1).partition("ORDER BY")[0]
 DELETE_THREADS = "DELETE FROM threads WHERE id IN {ids} AND updated_at < ? RETURNING id"
+# Exposures of a version that another one followed; a version in use keeps its evidence.
+OLD_EVIDENCE = """SELECT name, version, run_id FROM lesson_events l WHERE l.tenant = ? AND l.at < ?
+    AND l.outcome IS NOT NULL AND EXISTS (SELECT 1 FROM lesson_changes c WHERE c.tenant = l.tenant AND c.name = l.name
+    AND c.version <> l.version AND c.at > (SELECT max(own.at) FROM lesson_changes own
+    WHERE own.tenant = l.tenant AND own.name = l.name AND own.version = l.version)) LIMIT ?"""
+DELETE_EVIDENCE = "DELETE FROM lesson_events WHERE tenant = ? AND name = ? AND version = ? AND run_id = ?"
+# Scripts that a newer one replaced stay as long as there is a run that they came from, or that used them.
+OLD_SCRIPTS = """SELECT id FROM scripts WHERE tenant = ? AND created_at < ? AND state = 'superseded'
+    AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = scripts.run_id)
+    AND NOT EXISTS (SELECT 1 FROM script_uses WHERE script_uses.script_id = scripts.id) LIMIT ?"""
+DELETE_SCRIPTS = "DELETE FROM scripts WHERE id IN {ids} AND state = 'superseded'"
 OLD_AUDIT = "SELECT id FROM audit WHERE tenant = ? AND at < ? ORDER BY id LIMIT ?"
 COUNT_AUDIT = "SELECT count(*) FROM audit WHERE tenant = ? AND at < ?"
 DELETE_AUDIT = "DELETE FROM audit WHERE id IN {ids}"
 
 PIN = """INSERT INTO pins (run_id, tenant, reason, at) VALUES (?, ?, ?, ?)
-    ON CONFLICT (run_id) DO UPDATE SET reason = excluded.reason"""
+    ON CONFLICT (run_id) DO UPDATE SET reason = excluded.reason RETURNING at"""
 UNPIN = "DELETE FROM pins WHERE run_id = ? AND tenant = ? RETURNING run_id"
 PINS = "SELECT run_id, reason, at FROM pins WHERE tenant = ? ORDER BY at DESC LIMIT ?"
 TENANTS = """WITH RECURSIVE t(tenant) AS (SELECT min(tenant) FROM {table} UNION ALL
@@ -104,7 +115,6 @@ class Kept:
     open: int
     pinned: int
     scripts: int
-    evidence: int
     in_use: int
 
 
@@ -125,10 +135,10 @@ class Retention:
         self.tenant = store.tenant
 
     def tenants(self) -> list[str]:
-        """Return the tenants that have runs, threads, agents or entries of the audit log."""
+        """Return the tenants that have runs, threads, agents, sources or entries of the audit log."""
         found = {
             str(row[0])
-            for table in ("runs", "threads", "agents", "audit")
+            for table in ("runs", "threads", "agents", "audit", "sources")
             for row in self._store._read(TENANTS.format(table=table))
         }
         return sorted(found)
@@ -155,8 +165,11 @@ class Retention:
         rows = self._store._read(KEPT, before, self.tenant, before, before)
         return Kept(*(int(value) for value in rows[0]))
 
-    def delete_runs(self, run_ids: Sequence[str]) -> int:
-        """Delete runs that have ended and are not pinned, with their events; return how many there were."""
+    def delete_runs(self, run_ids: Sequence[str], forget_evidence: bool = False) -> int:
+        """Delete runs that have ended and are not pinned, with their events; return how many there were.
+
+        Their outcomes stay as evidence for the playbooks that they were shown, unless `forget_evidence` is given.
+        """
         deleted = 0
         for start in range(0, len(run_ids), BATCH):
             some = sorted(run_ids[start : start + BATCH])
@@ -167,7 +180,9 @@ class Retention:
                 if found:
                     self._drop_files(execute, found)
                     execute(_in(UNNAME, found), *found, *found)
-                    for table in DELETE:
+                    if not forget_evidence:
+                        settle_outcomes(execute, found)
+                    for table in (*DELETE, *(["lesson_events"] if forget_evidence else [])):
                         execute(_in(f"DELETE FROM {table} WHERE run_id IN {{ids}}", found), *found)
                     execute(_in("DELETE FROM runs WHERE id IN {ids}", found), *found)
             for run_id in found:
@@ -175,12 +190,12 @@ class Retention:
             deleted += len(found)
         return deleted
 
-    def check_deletable(self, run_id: str, force: bool = False) -> None:
-        """Raise `Conflict` if a run may not be deleted, and say why; `force` allows the deletion of evidence."""
+    def check_deletable(self, run_id: str) -> None:
+        """Raise `Conflict` if a run may not be deleted, and say why."""
         rows = self._store._read(WHY_KEPT, run_id, self.tenant)
         if not rows:
             raise no_run(run_id)
-        status, pinned, scripted, evidence = rows[0]
+        status, pinned, scripted = rows[0]
         if status not in ("succeeded", "failed", "cancelled"):
             raise Conflict(f"Run `{run_id}` is {status}.", hint="Cancel it first, or wait until it has ended.")
         if pinned:
@@ -189,11 +204,6 @@ class Retention:
             raise Conflict(
                 f"A script that was compiled from run `{run_id}` answers questions.",
                 hint=f"`etude runs withdraw {run_id}` first.",
-            )
-        if evidence and not force:
-            raise Conflict(
-                f"Run `{run_id}` is evidence for the effect of a playbook.",
-                hint="Add `--force` to delete it with its part of the evidence.",
             )
 
     def drop_files(self, run_ids: Sequence[str]) -> None:
@@ -249,6 +259,23 @@ class Retention:
         """Return how many threads `delete_threads` would delete in all."""
         return int(self._store._read(COUNT_THREADS, self.tenant, before)[0][0])
 
+    def delete_evidence(self, before: datetime) -> int:
+        """Delete a batch of exposures of playbooks whose text has changed since; return how many."""
+        rows = self._store._read(OLD_EVIDENCE, self.tenant, before, BATCH)
+        if rows:
+            with self._store._transaction() as execute:
+                for row in rows:
+                    execute(DELETE_EVIDENCE, self.tenant, *row)
+        return len(rows)
+
+    def delete_scripts(self, before: datetime) -> int:
+        """Delete a batch of scripts that newer ones replaced and whose runs are gone; return how many."""
+        ids = [str(row[0]) for row in self._store._read(OLD_SCRIPTS, self.tenant, before, BATCH)]
+        if ids:
+            with self._store._transaction() as execute:
+                execute(_in(DELETE_SCRIPTS, ids), *ids)
+        return len(ids)
+
     def delete_audit(self, before: datetime) -> int:
         """Delete a batch of entries of the audit log; return how many."""
         ids = [str(row[0]) for row in self._store._read(OLD_AUDIT, self.tenant, before, BATCH)]
@@ -263,12 +290,14 @@ class Retention:
 
     # Pins.
 
-    def pin(self, run_id: str, reason: str = "") -> None:
+    def pin(self, run_id: str, reason: str = "") -> Pin:
         """Keep a run whatever the settings say."""
+        now = datetime.now(UTC)
         with self._store._transaction() as execute:
             if not execute(LOCK_RUN + self._store.locking, run_id, self.tenant):
                 raise no_run(run_id)
-            execute(PIN, run_id, self.tenant, reason, datetime.now(UTC))
+            ((at,),) = execute(PIN, run_id, self.tenant, reason, now)
+        return Pin(run_id, reason, _time(at))
 
     def unpin(self, run_id: str) -> None:
         """Let the settings decide about a run again."""
