@@ -13,11 +13,11 @@ from etude.ids import new_id
 if TYPE_CHECKING:
     from etude.store.base import Store
 
-Change = Literal["added", "edited", "pinned", "retired", "quarantined"]
+Change = Literal["added", "edited", "admitted", "promoted", "pinned", "retired", "quarantined"]
 
-ADD_EVENT = """INSERT INTO lesson_events (tenant, name, version, run_id, family, q, shown, at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
-EVENTS = """SELECT l.run_id, l.family, l.q, l.shown, e.type, CAST(e.body AS TEXT) FROM lesson_events l
+ADD_EVENT = """INSERT INTO lesson_events (tenant, name, version, run_id, family, q, shown, at, why)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+EVENTS = """SELECT l.run_id, l.family, l.q, l.shown, l.at, l.why, e.type, CAST(e.body AS TEXT) FROM lesson_events l
     JOIN events e ON e.run_id = l.run_id AND e.type IN ('run.finished', 'run.failed')
     WHERE l.tenant = ? AND l.name = ? AND l.version = ? ORDER BY l.at, l.run_id"""
 COUNT = "SELECT count(*), coalesce(sum(shown), 0) FROM lesson_events WHERE tenant = ? AND name = ? AND version = ?"
@@ -38,6 +38,9 @@ class Exposure:
     q: float
     shown: bool
     success: bool
+    at: datetime
+    why: str
+    """Why the playbook was a candidate: what matched, and its rank."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,12 @@ class StoredLessons:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def add_event(self, name: str, version: str, run_id: str, family: str, q: float, shown: bool) -> None:
-        """Note that a playbook was eligible for a run, and whether it was shown."""
+    def add_event(
+        self, name: str, version: str, run_id: str, family: str, q: float, shown: bool, why: str = ""
+    ) -> None:
+        """Note that a playbook was eligible for a run, why, and whether it was shown."""
         with self._store._transaction() as execute:
-            values = (name, version, run_id, family, q, int(shown), datetime.now(UTC))
+            values = (name, version, run_id, family, q, int(shown), datetime.now(UTC), why)
             execute(ADD_EVENT, self._store.tenant, *values)
 
     def count(self, name: str, version: str) -> tuple[int, int]:
@@ -76,12 +81,12 @@ class StoredLessons:
         rows = self._store._read(EVENTS, self._store.tenant, name, version)
         reported = self._reported() if rows else {}
         found = []
-        for run_id, family, q, shown, kind, text in rows:
+        for run_id, family, q, shown, at, why, kind, text in rows:
             success = reported.get(run_id)
             if success is None:
                 success = _outcome(kind, json.loads(text))
             if success is not None:
-                found.append(Exposure(run_id, family, float(q), bool(shown), success))
+                found.append(Exposure(run_id, family, float(q), bool(shown), success, _time(at), why))
         return found
 
     def _reported(self) -> dict[str, bool]:
