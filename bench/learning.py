@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import random
+import statistics
 import sys
 
 from bench.figure import Figure
-from bench.learning_edits import POLICIES, Trial, make_edits
+from bench.learning_edits import POLICIES, Trial, make_edits, runs_until_reverted
 from bench.learning_lessons import EVENTS, LESSONS, count_only, live, median_quarantine
+from bench.learning_observer import measure_observer
 from bench.learning_rounds import ROUNDS, measure_rounds
 from bench.learning_tampering import tamper
+from etude.learning.edits.learner import WATCHED
 
 SEED = 17
 
 
 def measure() -> list[Figure]:
     print(f"seed: {SEED}", file=sys.stderr)
-    return [*_lessons(), *_edits(), *_tampering(), *_rounds()]
+    return [*_lessons(), *_edits(), *_reverts(), *_tampering(), *_rounds(), *measure_observer()]
 
 
 def _lessons() -> list[Figure]:
@@ -61,6 +64,27 @@ def _edits() -> list[Figure]:
                 Figure(f"{name}: null edits kept", kept["null"], None, "of 300", most=3 if judged else None),
                 Figure(f"{name}: good edits dropped", 60 - kept["good"], None, "of 60", most=bar),
             ]
+    return figures
+
+
+def _reverts() -> list[Figure]:
+    """Bad edits that were merged on purpose, past the gate: each costs at least one test of the suite."""
+    edits = list(make_edits(300, 300, 0, SEED))
+    bad = [edit for edit in edits if edit.kind == "harmful" and not all(edit.after)]
+    null = [edit for edit in edits if edit.kind == "null"]
+    figures = []
+    for shared in (True, False):
+        seeds = "shared seeds" if shared else "independent noise"
+        took = [runs_until_reverted(Trial(edit, number, shared)) for number, edit in enumerate(bad)]
+        wrongly = sum(runs_until_reverted(Trial(e, n, shared)) is not None for n, e in enumerate(null))
+        median = statistics.median(runs if runs is not None else WATCHED + 1 for runs in took)
+        late = sum(runs is None for runs in took)
+        name = f"bad edit merged on purpose, {seeds}"
+        figures += [
+            Figure(f"{name}: median run at which it is reverted", median, None, "", most=WATCHED),
+            Figure(f"{name}: not reverted within 50 runs", late, None, f"of {len(bad)}", most=0 if shared else None),
+            Figure(f"null edit, {seeds}: reverted", wrongly, None, f"of {len(null)}"),
+        ]
     return figures
 
 

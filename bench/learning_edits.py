@@ -16,7 +16,8 @@ from typing import Any
 
 import libcst as cst
 
-from etude.learning.edits.decision import ROUNDS, OutcomePair, decide, holdout_allows
+from etude.learning.edits.decision import ROUNDS, OutcomePair, Watch, decide, holdout_allows
+from etude.learning.edits.learner import WATCHED
 
 GATE, HIDDEN = 40, 40
 WORDS = ("alpha", "be", "gamma-ray", "'quoted text'", "a/b", "x*y", "[a-c]", "..", "&lt;", "#note", "", "tab\there")
@@ -299,6 +300,22 @@ def ours(trial: Trial) -> bool:
     if decision.verdict != "accept":
         return False
     return holdout_allows([pair for seed in range(4) for pair in trial.run(("holdout", seed))])[0]
+
+
+def runs_until_reverted(trial: Trial) -> int | None:
+    """The run of the watch after a merge at which an edit is reverted, counting both arms; None if it is not."""
+    watch, runs = Watch(WATCHED), 0
+    while runs < WATCHED:
+        pairs = trial.run(("watch", runs))
+        runs += 2
+        lost = {p.test for p in pairs if p.sign < 0}
+        for again in range(2):  # as the learner does: a loss in three runs of both arms is sure
+            if lost:
+                seed = ("watch", runs - 2) if trial.shared else ("watch", runs - 2, again)
+                lost &= {p.test for p in trial.run(seed) if p.sign < 0}
+        if watch.add(pairs) == "revert" or lost:
+            return runs
+    return None
 
 
 def keep_if_better(trial: Trial) -> bool:

@@ -1,7 +1,8 @@
 """Two stories: a browser script whose waits are too short, and a data script that fails on some inputs.
 
-`python -m bench.learning_stories web` or `data`: the agent is woken by the event `tests_completed`, works offline, and
-the result is measured over fresh runs. Needs Chromium for the first.
+`python -m bench.learning_stories web|data [RUNS] [PAGE.html]`: the agent is woken by the event `tests_completed`, works
+offline, and the result is measured over fresh runs. The first needs Chromium. Its script has several waits: making all
+of them much longer fixes the failures and is tempting, but breaks a test that passes.
 """
 
 from __future__ import annotations
@@ -28,13 +29,25 @@ FRESH = 40
 
 WEB = {
     "orders.py": '''\
-"""Reads the total of an order from its page."""
+"""Reads orders from their pages."""
+
+from playwright.sync_api import TimeoutError as PageTimeout
 
 
 def read_total(page, url):
     page.goto(url, timeout=20000)
     page.wait_for_selector("#total", timeout=500)
     return page.inner_text("#total")
+
+
+def is_late(page, url):
+    """Return whether the page of an order has a warning; most have none, so it must not wait for one for long."""
+    page.goto(url, timeout=20000)
+    try:
+        page.wait_for_selector("#late", timeout=500)
+    except PageTimeout:
+        return False
+    return True
 ''',
     "tests/conftest.py": '''\
 import random
@@ -57,7 +70,7 @@ class Page(BaseHTTPRequestHandler):
         again = Page.asked[self.path] = Page.asked.get(self.path, 0) + 1
         chance = random.Random(f"{os.environ['ETUDE_SEED']}:{self.path}:{again}")
         busy = chance.random() < 0.15
-        body = "busy" if busy else SLOW % (number * 10, chance.choice([20, 60, 900, 1800]))
+        body = "busy" if busy else SLOW % (number * 10, chance.choice([20, 60, 700, 1300]))
         self.send_response(503 if busy else 200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
@@ -92,6 +105,8 @@ def page(browser):
     page.close()
 ''',
     "tests/test_orders.py": """\
+import time
+
 import pytest
 
 import orders
@@ -100,6 +115,12 @@ import orders
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_total(page, site, number):
     assert orders.read_total(page, f"{site}/order/{number}") == str(number * 10)
+
+
+def test_no_warning_is_known_soon(page, site):
+    started = time.monotonic()
+    assert not orders.is_late(page, f"{site}/order/9")
+    assert time.monotonic() - started < 4.5
 """,
 }
 
@@ -172,7 +193,7 @@ def tell(files: dict[str, str], fresh: int = FRESH, page: Path | None = None) ->
         with App(home=Path(name, "home")) as app:
             before = measure_rate(app, repo, 5, 5_000_000)
             print(f"before: {before[0]} of {before[1]} tests passed", flush=True)
-            agent = app.agents.create("learn", {"repo": str(repo), "suite": SUITE, "edits": 1})
+            agent = app.agents.create("learn", {"repo": str(repo), "suite": SUITE})
             finished = threading.Event()
             worker = Worker(app)
             worker.start()
@@ -191,19 +212,21 @@ def tell(files: dict[str, str], fresh: int = FRESH, page: Path | None = None) ->
             if page is not None:
                 page.write_text(as_page(reports))
             dropped = [e for e in reports[0].edits if e.status == "dropped"]
-            judged = sum("wins" in e.body for e in dropped)
+            # Tempting: it fixed failures when it was screened. Worse: the whole suite says so.
+            worse = [e for e in dropped if e.body.get("broken") or e.body.get("losses", 0) > e.body.get("wins", 0)]
             return {
                 "before": before,
                 "after": after,
                 "interval": wilson_interval(*after),
                 "kept": [e.body["rationale"] for e in reports[0].kept],
                 "dropped": len(dropped),
-                "dropped after the full gate": judged,
+                "tempting but worse": [f"{e.body['rationale']}: {e.body['reason']}" for e in worse],
                 "runs": len(reports[0].runs),
             }
 
 
 if __name__ == "__main__":
     started = time.monotonic()
-    told = tell({"web": WEB, "data": DATA}[sys.argv[1]], int(sys.argv[2]) if len(sys.argv) > 2 else FRESH)
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else FRESH
+    told = tell({"web": WEB, "data": DATA}[sys.argv[1]], runs, Path(sys.argv[3]) if len(sys.argv) > 3 else None)
     print(json.dumps(told), f"{time.monotonic() - started:.0f} s")

@@ -11,6 +11,7 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
 
 import anyio
@@ -35,7 +36,12 @@ from etude.entities import ENDED, AnswerBody, Entity, RowPage, Run, RunStatus, T
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, problem
 from etude.fair_share import FairShare, hold_slot
 from etude.feedback import Feedback
-from etude.playbook import Playbook
+from etude.learning.playbooks.summary import (
+    PlaybookExposure,
+    PlaybookSummary,
+    summarise_exposure,
+    summarise_playbook,
+)
 from etude.result import first_page
 from etude.runtime.answer import describe_answer
 from etude.runtime.query import CELL
@@ -62,6 +68,8 @@ LISTED = 200
 """The most tables of a catalog that one answer lists."""
 ARTIFACT = 16 << 20
 """The most bytes of an artifact that is read as a resource, which is sent in one message."""
+EXPOSURES = 50
+"""The latest runs that a playbook matched which one answer lists."""
 THREADS = 64
 """The most tool calls that may run at once."""
 INSTRUCTIONS = """etude runs SQL and Python in a sandbox, answers questions about datasets, and records every run.
@@ -206,7 +214,24 @@ class CatalogComparison(Entity):
 class Playbooks(Entity):
     """Lessons to read before complex work."""
 
-    playbooks: list[Playbook]
+    playbooks: list[PlaybookSummary]
+
+
+class PlaybookRecord(Entity):
+    """A playbook, how it changed, and the latest runs that it matched."""
+
+    playbook: PlaybookSummary
+    changes: list[PlaybookEvent]
+    exposures: list[PlaybookExposure]
+
+
+class PlaybookEvent(Entity):
+    """A change of a playbook."""
+
+    at: datetime
+    version: str
+    change: str
+    reason: str
 
 
 class AgentPage(Entity):
@@ -657,8 +682,43 @@ def judge_run(
 
 
 def playbooks(caller: McpCaller) -> Playbooks:
-    """Return lessons that measurably help. Read them before complex work."""
-    return Playbooks(playbooks=caller.app.playbooks.approved())
+    """Return lessons with their state and measured effect. Read those that fit before complex work."""
+    found = caller.app.playbooks.entries()
+    return Playbooks(playbooks=[summarise_playbook(e) for e in found if e.standing.state != "retired"])
+
+
+PlaybookName = Annotated[str, Field(min_length=1, max_length=100, description="the name of a playbook")]
+
+
+def playbooks_show(caller: McpCaller, name: PlaybookName) -> PlaybookRecord:
+    """Return a playbook: its state and why, its effect, its changes, and the runs with and without it."""
+    library = caller.app.playbooks
+    return PlaybookRecord(
+        playbook=summarise_playbook(library.entry(name)),
+        changes=[
+            PlaybookEvent(at=c.at, version=c.version, change=c.change, reason=c.reason) for c in library.history(name)
+        ],
+        exposures=[summarise_exposure(e) for e in library.exposures(name)[-EXPOSURES:]],
+    )
+
+
+def playbooks_add(
+    caller: McpCaller,
+    text: Annotated[str, Field(min_length=1, max_length=TEXT, description="the whole SKILL.md")],
+    pin: Annotated[bool, Field(description="always show it if it matches, without a coin")] = False,
+) -> PlaybookSummary:
+    """Add a playbook, or replace the one of the same name; its effect is then measured anew."""
+    return summarise_playbook(caller.app.playbooks.add_text(text, pin))
+
+
+def playbooks_pin(caller: McpCaller, name: PlaybookName) -> PlaybookSummary:
+    """Always show a playbook that matches. This also brings back a retired one."""
+    return summarise_playbook(caller.app.playbooks.pin(name))
+
+
+def playbooks_retire(caller: McpCaller, name: PlaybookName) -> PlaybookSummary:
+    """Never show this version of a playbook again."""
+    return summarise_playbook(caller.app.playbooks.retire(name))
 
 
 def agents_create(
@@ -784,6 +844,10 @@ TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
     (log, "analyst", False),
     (judge_run, "analyst", False),
     (playbooks, "reader", True),
+    (playbooks_show, "reader", True),
+    (playbooks_add, "admin", False),
+    (playbooks_pin, "admin", False),
+    (playbooks_retire, "admin", False),
     (agents_create, "analyst", False),
     (agents_list, "reader", True),
     (agents_show, "reader", True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ _PARTS = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n(.*))?\Z", re.DOTALL | re
 _HINT = "Begin the file with `---`, `name: NAME`, `description: WHEN TO USE IT` and `---`; quote a value that has `: `."
 LARGEST = 1 << 20
 """The largest file that is read, in bytes."""
+_SENTENCE = re.compile(
+    r"^[\s>*-]*[`'\"*]*([^.`'\"*]{2,60}?)[`'\"*]* means ([^.]{2,200}?)[.\s]*$", re.IGNORECASE | re.MULTILINE
+)
+_ARTICLE = re.compile(r"^(?:the|a|an) ", re.IGNORECASE)
 
 
 class Playbook(Entity):
@@ -23,6 +28,55 @@ class Playbook(Entity):
     name: str
     description: str
     text: str
+
+
+class Definition(Entity):
+    """What a word of questions means, as a playbook says: a synonym, or a longer description."""
+
+    phrase: str
+    """The word or phrase, without case."""
+    meaning: str
+    playbook: str
+
+
+def find_definitions(playbook: Playbook, means: Any, triggers: Iterable[str]) -> Iterator[Definition]:
+    """Yield the definitions of a playbook.
+
+    They are the pairs of `metadata.means`, and sentences such as "Revenue means net sales." about the name or a trigger
+    of the playbook.
+    """
+    told: dict[str, str] = {}
+    if isinstance(means, dict):
+        told = {str(phrase).casefold().strip(): str(meaning).strip() for phrase, meaning in means.items()}
+    elif means is not None:
+        raise Invalid(f"`means` is {means!r}.", hint="Write pairs below it, such as `turnover: revenue`.")
+    defined = {*triggers, playbook.name.casefold()}
+    for phrase, meaning in _SENTENCE.findall(playbook.text):
+        known = _ARTICLE.sub("", phrase.casefold().strip())
+        if known in defined:
+            told.setdefault(known, meaning.strip().strip("`'\"*"))
+    for phrase, meaning in told.items():
+        if phrase and meaning and phrase != meaning.casefold():
+            yield Definition(phrase=phrase, meaning=meaning, playbook=playbook.name)
+
+
+def apply_definitions(question: str, definitions: Sequence[Definition]) -> tuple[str, list[Definition]]:
+    """Return a question with defined phrases replaced by their meanings, and the definitions that were used.
+
+    Longer phrases are replaced first. A meaning is not searched for other phrases, so definitions cannot loop.
+    """
+    by_phrase = {d.phrase: d for d in reversed(definitions)}
+    if not by_phrase:
+        return question, []
+    longest = sorted(by_phrase, key=len, reverse=True)
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(re.escape(p) for p in longest)})(?!\w)", re.IGNORECASE)
+    used: list[Definition] = []
+
+    def replace(match: re.Match[str]) -> str:
+        used.append(by_phrase[match[0].casefold()])
+        return used[-1].meaning
+
+    return pattern.sub(replace, question), list(dict.fromkeys(used))
 
 
 def read_playbooks(home: Path, tenant: str) -> list[Playbook]:

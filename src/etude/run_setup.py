@@ -165,7 +165,7 @@ def _open_model(app: App, run: Run, resources: RunResources) -> Model:
 
         vocabulary = app.settings.home / "cache" / "vocabulary"
         least = app.settings.offline.confidence
-        return OfflineModel(app.store, resources, run.id, vocabulary, app.read_result, least)
+        return OfflineModel(app.store, resources, run.id, vocabulary, app.read_result, least, app.playbooks.definitions)
     return app.open_model(name)
 
 

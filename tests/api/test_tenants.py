@@ -287,6 +287,10 @@ def test_a_tool_of_an_mcp_client_is_its_tenant_s_too(scene: Scene) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("list_datasets", {}),
         ("playbooks", {}),
+        ("playbooks_show", {"name": scene.ours["playbook"]}),
+        ("playbooks_add", {"text": "no head"}),
+        ("playbooks_pin", {"name": scene.ours["playbook"]}),
+        ("playbooks_retire", {"name": scene.ours["playbook"]}),
         ("get_run", {"run_id": scene.ours["run_id"]}),
         ("wait_run", {"run_id": scene.ours["waiting"], "timeout_s": 1}),
         ("cancel_run", {"run_id": scene.ours["waiting"]}),

@@ -317,6 +317,7 @@ def test_runs_from_before_there_were_words_are_found_by_them(place: str, open_st
             *("stored", "storage", "scripts", "script_uses", "edits", "suite_runs"),
             "lesson_events",
             "lesson_changes",
+            "diagnoses",
             *("pins", "artifact_runs", "unused_artifacts", "leases", "processes"),
         ):
             execute(f"DROP TABLE {table}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -16,19 +14,22 @@ from etude.api.queries import run_query
 from etude.api.schemas import (
     Listing,
     PlaybookChange,
-    PlaybookExposure,
     PlaybookRequest,
-    PlaybookSummary,
     QuestionRequest,
     ReportRequest,
     SqlRequest,
 )
 from etude.entities import AnswerBody, RowPage
+from etude.learning.playbooks.summary import (
+    PlaybookExposure,
+    PlaybookSummary,
+    summarise_exposure,
+    summarise_playbook,
+)
 from etude.store.identity import Report
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
-    from etude.learning.playbooks.library import LessonEntry, PlaybookLibrary
 
 router = APIRouter(tags=["gateway"])
 
@@ -93,14 +94,7 @@ async def list_playbooks(call: ReaderCall, retired: bool = False) -> Listing[Pla
 @router.post("/playbooks", status_code=201, response_model=PlaybookSummary)
 async def add_playbook(call: AdminCall, body: PlaybookRequest) -> PlaybookSummary:
     """Add a playbook, or replace the one of the same name; its effect is then measured anew."""
-    return summarise_playbook(await call.access_store(_add_playbook, call.app.playbooks, body))
-
-
-def _add_playbook(library: PlaybookLibrary, body: PlaybookRequest) -> LessonEntry:
-    with tempfile.TemporaryDirectory(prefix="etude-playbook-") as folder:
-        file = Path(folder, "SKILL.md")
-        file.write_text(body.text, encoding="utf-8", newline="")
-        return library.entry(library.add(file, body.pin).name)
+    return summarise_playbook(await call.access_store(call.app.playbooks.add_text, body.text, body.pin))
 
 
 @router.get("/playbooks/{playbook}", response_model=PlaybookSummary)
@@ -122,7 +116,7 @@ async def playbook_history(call: ReaderCall, playbook: str) -> Listing[PlaybookC
 async def playbook_exposures(call: ReaderCall, playbook: str) -> Listing[PlaybookExposure]:
     """List the runs that the current version of a playbook matched, oldest first, and whether each succeeded."""
     found = await call.access_store(call.app.playbooks.exposures, playbook)
-    return Listing(items=[PlaybookExposure(run_id=e.run_id, shown=e.shown, success=e.success) for e in found])
+    return Listing(items=[summarise_exposure(e) for e in found])
 
 
 @router.post("/playbooks/{playbook}/pin", response_model=PlaybookSummary)
@@ -135,21 +129,3 @@ async def pin_playbook(call: AdminCall, playbook: str) -> PlaybookSummary:
 async def retire_playbook(call: AdminCall, playbook: str) -> PlaybookSummary:
     """Never show this version of a playbook again."""
     return summarise_playbook(await call.access_store(call.app.playbooks.retire, playbook))
-
-
-def summarise_playbook(entry: LessonEntry) -> PlaybookSummary:
-    """Return a playbook as the API shows it."""
-    effect, low, high = entry.standing.effect
-    shown = entry.lesson.playbook
-    return PlaybookSummary(
-        name=shown.name,
-        description=shown.description,
-        text=shown.text,
-        version=entry.lesson.version,
-        state=entry.state,
-        reason=entry.standing.reason,
-        eligible=entry.eligible,
-        shown=entry.shown,
-        effect=effect,
-        interval=(low, high),
-    )

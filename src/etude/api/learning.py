@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from etude.api.call import AdminCall, ReaderCall
-from etude.api.gateway import summarise_playbook
 from etude.api.schemas import (
     CurvePoint,
     DraftSummary,
     EditSummary,
     FindingSummary,
     Listing,
-    PlaybookSummary,
     RefuseRequest,
     RevertRequest,
 )
@@ -23,6 +21,8 @@ from etude.learning.edits.learner import revert_edit
 from etude.learning.evidence import wilson_interval
 from etude.learning.observer.findings import find_failures
 from etude.learning.observer.operations import read_operations
+from etude.learning.playbooks.summary import PlaybookSummary, summarise_playbook
+from etude.store.diagnoses import StoredDiagnoses
 from etude.store.edits import EditStatus, StoredEdits
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ def _point(run: StoredSuiteRun) -> CurvePoint:
 @router.get("/learning/findings", response_model=Listing[FindingSummary])
 async def list_findings(call: ReaderCall) -> Listing[FindingSummary]:
     """List failures that happened several times, with a diagnosis and their evidence, the most frequent first."""
-    found = await call.run_in_thread(lambda: find_failures(read_operations(call.app.store)))
+    store = call.app.store
+    found = await call.run_in_thread(lambda: find_failures(read_operations(store), StoredDiagnoses(store).all()))
     return Listing(
         items=[
             FindingSummary(

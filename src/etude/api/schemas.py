@@ -482,45 +482,15 @@ class Vram(Entity):
     detail: str = ""
 
 
-class PlaybookSummary(Entity):
-    """A playbook: when to use it, what it says, and what it does to the success of runs."""
-
-    name: str
-    description: str
-    text: str
-    version: str
-    """A hash of its file: an edit is a new version."""
-    state: Literal["pinned", "active", "quarantined", "retired"]
-    reason: str
-    """Why it is in this state."""
-    eligible: int
-    """Runs that it matched."""
-    shown: int
-    """Runs that it was shown to; a coin withholds it from the others."""
-    effect: float
-    """The difference that showing it makes to the share of runs that succeed ..."""
-    interval: tuple[float, float]
-    """... and its 95% interval."""
-
-
 class PlaybookChange(Entity):
     """A change of a playbook."""
 
     version: str
-    change: Literal["added", "edited", "pinned", "retired", "quarantined"]
+    change: Literal["added", "edited", "admitted", "promoted", "pinned", "retired", "quarantined"]
     reason: str
     at: datetime
     text: str = ""
     """The whole SKILL.md, if the change made a new version."""
-
-
-class PlaybookExposure(Entity):
-    """A run that a playbook matched, and whose outcome is known."""
-
-    run_id: str
-    shown: bool
-    """Whether it was shown; a coin decides."""
-    success: bool
 
 
 class PlaybookRequest(Body):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
@@ -39,6 +39,7 @@ from etude.api.middleware import Middleware
 from etude.api.problems import Problem, add_handlers, documented
 from etude.api.run_watcher import RunWatcher
 from etude.errors import EtudeError
+from etude.learning.observer.model_diagnosis import Diagnose, diagnose_with
 from etude.learning.observer.observer import observing
 from etude.mcp_server import McpCaller, http_handler
 from etude.store.identity import Identity
@@ -46,6 +47,7 @@ from etude.telemetry import Metrics, Traces
 
 if TYPE_CHECKING:
     from etude.app import App
+    from etude.store.base import Store
 
 FLUSH_S = 0.2
 """Seconds between writes of buffered audit entries and usage."""
@@ -149,12 +151,21 @@ async def _lifespan(server: ServerState, api: FastAPI) -> AsyncIterator[None]:
         await stack.enter_async_context(server.run_watcher.running(server.app.store, server.access_store))
         await stack.enter_async_context(api.state.mcp_running())
         await server.run_in_thread(server.app.tenant, stack.enter_context, _run_agents(server))
-        stack.enter_context(observing(server.app.store, server.app.settings.home))
+        observed = observing(server.app.store, server.app.settings.home, diagnose_for=_diagnosing(server.app))
+        stack.enter_context(observed)
         try:
             yield
         finally:
             writer.cancel()
             await server.run_in_thread(server.app.tenant, server.close)
+
+
+def _diagnosing(app: App) -> Callable[[Store], Diagnose | None]:
+    """Return how the observer diagnoses failures that no rule explains: by the model of the settings, if any."""
+    name = app.settings.model
+    if name == "offline":
+        return lambda store: None
+    return lambda store: diagnose_with(lambda: app.open_model(name), store)
 
 
 @contextlib.contextmanager

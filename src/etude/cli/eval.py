@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ EXAMPLES = (
     "etude eval shop.duckdb questions.jsonl",
     "etude eval databases/ questions.jsonl --wrong",
     "etude eval shop.duckdb questions.jsonl --model openai:gpt-5 --json",
+    'etude learn once --repo . --suite "etude eval data questions.jsonl --junit {junit}"',
 )
 
 
@@ -30,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wrong", action="store_true", help="show each wrong answer")
     parser.add_argument("--all", action="store_true", help="show each question and what became of it")
     parser.add_argument("--json", action="store_true", help="print each question and the figures as JSON lines")
+    parser.add_argument("--junit", metavar="FILE", help="also write each question as a test in JUnit XML")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
     # In a home of its own: thousands of questions would hide the other runs, and none of them is asked again.
     with tempfile.TemporaryDirectory(prefix="etude-eval-") as home, App(home=Path(home), replay="off") as app:
         judged = evaluate(app, source, cases, model, show)
+    if options.junit:
+        Path(options.junit).write_bytes(as_junit(judged))
     if options.json:
         sys.stdout.write(json.dumps(_figures(judged)) + "\n")
     else:
@@ -64,6 +69,31 @@ def _as_json(judged: Judged) -> dict[str, Any]:
     body = asdict(judged)
     case = body.pop("case")
     return {"question": case["question"], "db": case["db"], "cause": case["cause"]} | body
+
+
+def as_junit(judged: Sequence[Judged]) -> bytes:
+    """Return the questions as tests in JUnit XML: a right answer passes, one without a reference is skipped."""
+    from xml.etree import ElementTree as Xml
+
+    suite = Xml.Element("testsuite", name="etude eval", tests=str(len(judged)))
+    for each in judged:
+        name = _xml_text(each.case.question)
+        test = Xml.SubElement(
+            suite, "testcase", classname=_xml_text(each.case.db), name=name, time=f"{each.seconds:.3f}"
+        )
+        if each.verdict == "no reference":
+            Xml.SubElement(test, "skipped", message="its reference does not run")
+        elif each.verdict != "right":
+            failure = Xml.SubElement(test, "failure", type=each.verdict, message=_xml_text(each.said))
+            failure.text = _xml_text(f"{each.reading}\n{each.said}")
+    return bytes(Xml.tostring(suite, encoding="utf-8", xml_declaration=True))
+
+
+def _xml_text(text: str) -> str:
+    """Return a text without the control characters that XML cannot hold."""
+    return "".join(
+        c for c in text if c in "\t\n" or (c >= " " and not "\ud800" <= c <= "\udfff" and c not in "\ufffe\uffff")
+    )
 
 
 def describe_case(judged: Judged) -> str:

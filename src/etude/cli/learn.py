@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etude.cli.table import printable
+from etude.errors import Invalid
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -133,21 +134,23 @@ def describe(learned: Learned) -> dict[str, object]:
 
 def _watch(app: App, options: argparse.Namespace) -> None:
     from etude.errors import LimitExceeded
-    from etude.learning.edits.completed import TestsCompleted, publish
+    from etude.learning.edits.completed import WakeHistory, publish, summarise_outcomes
     from etude.learning.edits.learner import WATCHED
     from etude.store.edits import StoredEdits
 
-    left, seed = options.runs, options.seed
+    left, seed, history = options.runs, options.seed, WakeHistory()
     while True:
         learner = _learner(app, options, left, seed)
         try:
-            passed, total = learner.look()
+            outcomes = learner.look()
         except LimitExceeded:
             print(f"The budget of {options.runs} runs is spent.")
             return
-        event = TestsCompleted(repo=learner.repo, passed=passed, total=total, suite=options.suite)
+        event = summarise_outcomes(learner.repo, outcomes, options.suite)
         publish(app.store, event)
-        if event.wakes:
+        history, reason = history.add(event)
+        if reason:
+            _say(reason)
             _print_learned(learner.once(), options.json)
         with contextlib.suppress(LimitExceeded):
             for edit in StoredEdits(app.store).list(learner.repo):
@@ -161,36 +164,49 @@ def _watch(app: App, options: argparse.Namespace) -> None:
 
 
 def _completed(app: App, options: argparse.Namespace) -> None:
-    from etude.errors import Invalid
-    from etude.learning.edits.completed import TestsCompleted, publish
+    from etude.learning.edits.completed import publish, summarise_outcomes
     from etude.learning.edits.suite import read_junit
 
     try:
         text = Path(options.results).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise Invalid(f"`{options.results}` cannot be read: {error.strerror}.", hint="Check the path.") from None
-    outcomes = [o for o in read_junit(text).values() if not o.skipped]
     repo = str(Path(options.repo).expanduser().resolve())
-    event = TestsCompleted(repo=repo, passed=sum(o.passed for o in outcomes), total=len(outcomes))
+    event = summarise_outcomes(repo, read_junit(text).values())
     publish(app.store, event)
-    print(f"{event.passed} of {event.total} tests passed; this {'wakes' if event.wakes else 'does not wake'} agents.")
+    wakes = "wakes agents" if event.wakes else "wakes agents only if an error or the time is new to them"
+    print(f"{event.passed} of {event.total} tests passed; this {wakes}.")
 
 
 def _report(app: App, options: argparse.Namespace) -> None:
-    from etude.learning.report import as_json, as_page, as_text, read_reports
+    from etude.learning.report import (
+        as_json,
+        as_page,
+        as_text,
+        describe_playbooks,
+        playbook_as_json,
+        read_learned_playbooks,
+        read_reports,
+    )
     from etude.store.edits import StoredEdits
 
     repo = str(Path(options.repo).expanduser().resolve()) if options.repo else None
     reports = read_reports(StoredEdits(app.store), repo)
+    # Playbooks belong to no folder of code.
+    playbooks = read_learned_playbooks(app.playbooks) if repo is None else []
     if options.page:
-        Path(options.page).write_text(as_page(reports), encoding="utf-8")
+        try:
+            Path(options.page).write_text(as_page(reports, playbooks), encoding="utf-8")
+        except OSError as error:
+            raise Invalid(f"`{options.page}` cannot be written: {error.strerror}.", hint="Check the path.") from None
     if options.json:
-        sys.stdout.write(json.dumps([as_json(r) for r in reports]) + "\n")
-    elif not any(r.edits or r.runs for r in reports):
+        told = {"edits": [as_json(r) for r in reports], "playbooks": [playbook_as_json(p) for p in playbooks]}
+        sys.stdout.write(json.dumps(told) + "\n")
+    elif not playbooks and not any(r.edits or r.runs for r in reports):
         print("Nothing has been learned yet.")
     else:
-        for report in reports:
-            print("\n".join(map(printable, as_text(report).splitlines())))
+        for text in [*map(as_text, reports), describe_playbooks(playbooks)]:
+            print("\n".join(map(printable, text.splitlines())))
     if options.page:
         _say(f"wrote {options.page}")
 

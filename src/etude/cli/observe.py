@@ -24,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("url", nargs="?", help="a server to observe; the store of this machine by default")
     parser.add_argument("--key", help="a key of the server, or `env:NAME` or `file:PATH` that holds it")
+    parser.add_argument(
+        "--model", help="a model that explains failures if no rule does; that of the settings by default"
+    )
     parser.add_argument("--every", type=float, default=60.0, metavar="S", help="seconds between two cycles (60)")
     parser.add_argument("--cycles", type=int, default=0, metavar="N", help="end after N cycles; 0 for no end (0)")
     parser.add_argument("--json", action="store_true", help="print JSON, one finding on each line")
@@ -33,12 +36,15 @@ def run(options: argparse.Namespace) -> None:
     """Observe, and print findings as they come."""
     from etude.app import App
     from etude.errors import EtudeError
+    from etude.learning.observer.model_diagnosis import diagnose_with
     from etude.learning.observer.observer import OperationObserver, observe
     from etude.settings import read_reference
 
     with App() as app:
         if options.url is None:
-            observer = observe(app.store, app.settings.home)
+            name = options.model or app.settings.model
+            diagnose = diagnose_with(lambda: app.open_model(name), app.store) if name != "offline" else None
+            observer = observe(app.store, app.settings.home, diagnose)
         else:
             from etude.learning.observer.remote import read_remote
 

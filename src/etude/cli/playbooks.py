@@ -1,10 +1,13 @@
-"""`etude playbooks list|show|add|pin|retire|history|effect|drafts|accept|refuse`."""
+"""`etude playbooks list|show|add|pin|retire|history|effect|drafts|try|accept|refuse`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +15,17 @@ from etude.cli.output import print_table
 from etude.cli.table import printable
 
 if TYPE_CHECKING:
+    from etude.app import App
+    from etude.entities import SourceSpec
+    from etude.learning.playbooks.admission import ReplayedAnswer
     from etude.learning.playbooks.library import LessonEntry, PlaybookLibrary
+    from etude.store.lessons import Exposure
 
 EXAMPLES = (
     "etude playbooks list",
     "etude playbooks add revenue/SKILL.md --pin",
-    "etude playbooks effect revenue",
+    "etude playbooks effect revenue --runs 20",
+    "etude playbooks try shop-select-count-0a1b2c --model ollama:qwen3",
     "etude playbooks retire revenue",
 )
 
@@ -35,12 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     history = verbs.add_parser("history", help="list the versions and changes of a playbook")
     effect = verbs.add_parser("effect", help="show the runs with and without a playbook, and the difference")
     drafts = verbs.add_parser("drafts", help="list the playbooks that the observer drafted from queries that worked")
+    trial = verbs.add_parser(
+        "try", help="ask earlier questions again with a draft; admit it if it helps and breaks none"
+    )
+    trial.add_argument("--model", help="the model that is asked; that of the settings by default")
     accept = verbs.add_parser("accept", help="make a playbook of a draft")
     refuse = verbs.add_parser("refuse", help="refuse a draft, which is not proposed again")
     refuse.add_argument("--reason", default="", help="why, for the record")
-    for each in (show, pin, retire, history, effect, accept, refuse):
+    effect.add_argument("--runs", type=int, default=5, metavar="N", help="list the latest N of these runs (5)")
+    for each in (show, pin, retire, history, effect, trial, accept, refuse):
         each.add_argument("name", help="its name")
-    for each in (listing, show, add, pin, retire, history, effect, drafts, accept, refuse):
+    for each in (listing, show, add, pin, retire, history, effect, drafts, trial, accept, refuse):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -49,7 +62,10 @@ def run(options: argparse.Namespace) -> None:
     from etude.app import App
 
     with App() as app:
-        _VERBS[options.verb](app.playbooks, options)
+        if options.verb == "try":
+            _try(app, options)
+        else:
+            _VERBS[options.verb](app.playbooks, options)
 
 
 def describe(entry: LessonEntry) -> dict[str, Any]:
@@ -68,8 +84,17 @@ def describe(entry: LessonEntry) -> dict[str, Any]:
         "effect": round(effect, 4),
         "interval": [round(low, 4), round(high, 4)],
         "probability_of_harm": standing.p_harm,
+        "e_harm": _e_value(standing.log_e_harm),
+        "e_help": _e_value(standing.log_e_help),
+        "trigger": list(lesson.trigger),
+        "source": lesson.source,
+        "definitions": {d.phrase: d.meaning for d in lesson.definitions},
         "file": str(lesson.folder / "SKILL.md"),
     }
+
+
+def _e_value(log_e: float) -> float:
+    return float(f"{math.exp(min(log_e, 300.0)):.4g}")
 
 
 def _print_json(value: object) -> None:
@@ -102,9 +127,23 @@ def _show(library: PlaybookLibrary, options: argparse.Namespace) -> None:
         return
     print(printable(f"{entry.lesson.name} ({entry.state}: {entry.standing.reason})"))
     print(printable(entry.lesson.playbook.description))
+    print(printable(f"shown: {_when(entry)}"))
+    for definition in entry.lesson.definitions:
+        print(printable(f"`{definition.phrase}` means: {definition.meaning} (without a model as well)"))
     print(printable(f"effect: {_effect_text(entry)}; file: {entry.lesson.folder / 'SKILL.md'}"))
     print()
     print("\n".join(map(printable, entry.lesson.playbook.text.splitlines())))
+
+
+def _when(entry: LessonEntry) -> str:
+    """Return for which questions a playbook is shown, and how often."""
+    from etude.learning.playbooks.lesson_state import show_probability
+
+    lesson = entry.lesson
+    asked = f"have one of {', '.join(lesson.trigger)}" if lesson.trigger else "share two words with it"
+    on = f" on {lesson.source}" if lesson.source else ""
+    often = 1.0 if lesson.pinned and entry.state != "retired" else show_probability(entry.standing)
+    return f"to {often:.0%} of questions{on} that {asked}; so far to {entry.shown} of {entry.eligible} runs"
 
 
 def _add(library: PlaybookLibrary, options: argparse.Namespace) -> None:
@@ -140,14 +179,35 @@ def _history(library: PlaybookLibrary, options: argparse.Namespace) -> None:
 
 def _effect(library: PlaybookLibrary, options: argparse.Namespace) -> None:
     entry = library.entry(options.name)
+    exposures = library.exposures(options.name)[-options.runs :] if options.runs > 0 else []
     if options.json:
-        _print_json(describe(entry))
+        _print_json(describe(entry) | {"runs": [_exposure(e) for e in exposures]})
         return
     shown, withheld = entry.standing.shown, entry.standing.withheld
     print(f"shown:    {shown.successes} of {shown.runs} runs succeeded")
     print(f"withheld: {withheld.successes} of {withheld.runs} runs succeeded")
     print(f"effect:   {_effect_text(entry)}")
-    print(printable(f"state:    {entry.state}: {entry.standing.reason}"))
+    standing = entry.standing
+    print(f"e-values: harm {_e_value(standing.log_e_harm):g}, help {_e_value(standing.log_e_help):g}; 20 decides")
+    print(printable(f"state:    {entry.state}: {standing.reason}"))
+    if exposures:
+        print()
+        rows = [
+            (e.run_id, "yes" if e.shown else "no", f"{e.q:g}", "succeeded" if e.success else "failed", e.why)
+            for e in exposures
+        ]
+        print_table(("run", "shown", "chance", "outcome", "why"), rows, sys.stdout)
+
+
+def _exposure(exposure: Exposure) -> dict[str, Any]:
+    return {
+        "run_id": exposure.run_id,
+        "shown": exposure.shown,
+        "q": exposure.q,
+        "success": exposure.success,
+        "why": exposure.why,
+        "at": exposure.at.isoformat(),
+    }
 
 
 def _drafts(library: PlaybookLibrary, options: argparse.Namespace) -> None:
@@ -158,6 +218,63 @@ def _drafts(library: PlaybookLibrary, options: argparse.Namespace) -> None:
         print("No drafts; `etude observe` writes one if similar queries work several times.")
     else:
         print_table(("name", "description"), [(d.name, d.description) for d in drafts], sys.stdout)
+
+
+def _try(app: App, options: argparse.Namespace) -> None:
+    from etude.errors import Invalid
+    from etude.learning.playbooks.admission import try_draft
+
+    library = app.playbooks
+    model = options.model or app.settings.model
+    if model == "offline":
+        raise Invalid("Rules are not shown playbooks, so there is nothing to try.", hint="Name one: `--model NAME`.")
+
+    def replay(question: str, source: str | None, text: str | None) -> ReplayedAnswer:
+        return _ask_again(model, app.sources(), source, question, text)
+
+    found = try_draft(app.store, library.draft(options.name), replay, _say)
+    if found.refused is None:
+        entry = library.admit_draft(options.name, found.evidence)
+        reason = found.evidence
+    else:
+        entry, reason = None, found.refused
+    if options.json:
+        told = describe(entry) if entry is not None else {"name": options.name, "state": "draft"}
+        _print_json(told | {"admitted": entry is not None, "reason": reason})
+    elif entry is not None:
+        print(printable(f"{entry.lesson.name} is {entry.state}: {reason}"))
+    else:
+        print(printable(f"{options.name} stays a draft: {reason}"))
+
+
+def _ask_again(
+    model: str, sources: Mapping[str, SourceSpec], source: str | None, question: str, text: str | None
+) -> ReplayedAnswer:
+    """Ask a question in a home of its own, where the draft is the only playbook."""
+    import tempfile
+
+    from etude.app import App
+    from etude.evaluation import plain_row
+    from etude.learning.playbooks.admission import ReplayedAnswer
+
+    with (
+        tempfile.TemporaryDirectory(prefix="etude-try-") as name,
+        App(home=Path(name), replay="off", sources=dict(sources)) as app,
+    ):
+        if text is not None:
+            app.playbooks.pin(app.playbooks.add_text(text).lesson.name)
+        answer = app.ask(source, question, model=model, fresh=True)
+        # A text that no query or cell stands behind is not an answer.
+        computed = any(step.kind in ("sql", "python") and step.error is None for step in answer.run.steps)
+        succeeded = answer.error is None and not answer.question and not answer.unverified and computed
+        rows = answer.result.iter_rows() if answer.result is not None else ()
+        result = sorted(repr(plain_row(row)) for row in islice(rows, 10_000))
+        return ReplayedAnswer(succeeded, len(answer.run.steps), result)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(printable(text) + "\n")
+    sys.stderr.flush()
 
 
 def _accept(library: PlaybookLibrary, options: argparse.Namespace) -> None:

@@ -86,12 +86,13 @@ class Arm:
         return self.successes / self.runs if self.runs else 0.0
 
     @property
-    def _mean(self) -> float:
+    def mean(self) -> float:
+        """The posterior mean of the rate, from a uniform prior."""
         return (self.successes + 1) / (self.runs + 2)
 
     @property
     def _variance(self) -> float:
-        return self._mean * (1 - self._mean) / (self.runs + 3)
+        return self.mean * (1 - self.mean) / (self.runs + 3)
 
 
 def probability_of_harm(shown: Arm, withheld: Arm) -> float | None:
@@ -99,7 +100,7 @@ def probability_of_harm(shown: Arm, withheld: Arm) -> float | None:
     if min(shown.runs, withheld.runs) < _FEWEST:
         return None
     spread = math.sqrt(shown._variance + withheld._variance)
-    return NormalDist().cdf((withheld._mean - shown._mean) / spread)
+    return NormalDist().cdf((withheld.mean - shown.mean) / spread)
 
 
 def wilson_interval(successes: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:

@@ -1,15 +1,20 @@
-"""What was learned on code: every edit with its reason, evidence, scores and cost, as text and as one page."""
+"""What was learned: every edit of code and every playbook with its reason, evidence and cost, as text and as a page."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from typing import Any
 
 from etude.learning.evidence import wilson_interval
+from etude.learning.playbooks.library import LessonEntry, PlaybookLibrary
+from etude.learning.playbooks.summary import summarise_playbook
+from etude.playbook import parse_metadata
 from etude.store.edits import StoredEdit, StoredEdits, StoredSuiteRun
+from etude.store.lessons import LessonChange
 
 WIDTH, HEIGHT = 720, 180
 
@@ -26,6 +31,19 @@ class LearnReport:
     def kept(self) -> list[StoredEdit]:
         """The edits that are in the code now."""
         return [e for e in self.edits if e.status == "merged"]
+
+    def cost(self, edit: StoredEdit) -> tuple[int, float]:
+        """Return the runs of the suite with an edit, and their seconds."""
+        return self._costs.get(edit.id, (0, 0.0))
+
+    @cached_property
+    def _costs(self) -> dict[str, tuple[int, float]]:
+        found: dict[str, tuple[int, float]] = {}
+        for run in self.runs:
+            if run.edit_id is not None:
+                runs, seconds = found.get(run.edit_id, (0, 0.0))
+                found[run.edit_id] = runs + 1, seconds + run.seconds
+        return found
 
 
 def read_reports(edits: StoredEdits, repo: str | None = None) -> list[LearnReport]:
@@ -46,6 +64,7 @@ def as_json(report: LearnReport) -> dict[str, Any]:
         "seconds": round(sum(r.seconds for r in report.runs), 1),
         "edits": [
             {"id": e.id, "proposer": e.proposer, "status": e.status, "at": e.created_at.isoformat(), **e.body}
+            | {"cost": {"runs": report.cost(e)[0], "seconds": round(report.cost(e)[1], 1)}}
             for e in report.edits
         ],
     }
@@ -68,6 +87,9 @@ def as_text(report: LearnReport) -> str:
         lines.append(f"  {edit.id}  {edit.status}  by {edit.proposer}")
         lines.append(f"    {body['rationale']}")
         lines.append(f"    {body['reason']}{_scores(body)}")
+        runs, seconds = report.cost(edit)
+        if runs:
+            lines.append(f"    cost: {runs} runs with it, {seconds:.0f} s")
         if body.get("parent"):
             lines.append(f"    after {body['parent']}")
         for name in ("commit", "branch", "patch", "reverted"):
@@ -102,34 +124,141 @@ def _duration(report: LearnReport) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def as_page(reports: Sequence[LearnReport]) -> str:
-    """Return one HTML page with the pass rate over all runs, and each edit with its change. It needs no script."""
-    return _PAGE.format(body="".join(_section(r) for r in reports) or "<p>Nothing has been learned yet.</p>")
+@dataclass(frozen=True)
+class LearnedPlaybook:
+    """A playbook with its lineage."""
+
+    entry: LessonEntry
+    changes: Sequence[LessonChange]
+    origin: tuple[str, ...]
+    """The runs that it was drafted from."""
+
+    @property
+    def rates(self) -> str:
+        """The success without it and with it."""
+        shown, withheld = self.entry.standing.shown, self.entry.standing.withheld
+        if not (shown.runs and withheld.runs):
+            return "not measured yet"
+        effect, low, high = self.entry.standing.effect
+        return (
+            f"{withheld.rate:.0%} of {withheld.runs} runs succeeded without, {shown.rate:.0%} of {shown.runs} with it: "
+            f"{effect:+.0%} ({low:+.0%} to {high:+.0%})"
+        )
+
+    @property
+    def lineage(self) -> str:
+        """Its versions and changes in a line."""
+        steps = [f"{c.change} {c.version} {c.at:%Y-%m-%d}" for c in self.changes]
+        drafted = [f"drafted from {', '.join(self.origin)}"] if self.origin else []
+        return "; ".join([*drafted, *steps])
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens showing it has cost so far."""
+        book = self.entry.lesson.playbook
+        return self.entry.shown * (len(book.description) + len(book.text)) // 4
+
+
+def read_learned_playbooks(library: PlaybookLibrary) -> list[LearnedPlaybook]:
+    """Return all playbooks with their lineage."""
+    found = []
+    for entry in library.entries():
+        text = (entry.lesson.folder / "SKILL.md").read_text(encoding="utf-8", errors="replace")
+        runs = parse_metadata(text).get("runs") or ()
+        origin = tuple(str(run) for run in runs) if isinstance(runs, list) else ()
+        found.append(LearnedPlaybook(entry, library.history(entry.lesson.name), origin))
+    return found
+
+
+def describe_playbooks(playbooks: Sequence[LearnedPlaybook]) -> str:
+    """Return playbooks as text."""
+    lines = []
+    for learned in playbooks:
+        entry = learned.entry
+        lines += [
+            f"  {entry.lesson.name}  {entry.state}: {entry.standing.reason}",
+            f"    {learned.rates}",
+            f"    cost: shown to {entry.shown} of {entry.eligible} runs, about {learned.tokens:,} tokens",
+            f"    {learned.lineage}",
+        ]
+    return "\n".join(["playbooks", *lines]) + "\n" if lines else ""
+
+
+def playbook_as_json(learned: LearnedPlaybook) -> dict[str, Any]:
+    """Return a playbook with its lineage as JSON."""
+    return summarise_playbook(learned.entry).model_dump(mode="json") | {
+        "origin": list(learned.origin),
+        "tokens": learned.tokens,
+        "changes": [
+            {"version": c.version, "change": c.change, "reason": c.reason, "at": c.at.isoformat()}
+            for c in learned.changes
+        ],
+    }
+
+
+def as_page(reports: Sequence[LearnReport], playbooks: Sequence[LearnedPlaybook] = ()) -> str:
+    """Return one HTML page with the pass rate over all runs, each edit with its change, and the effect of playbooks.
+
+    It needs no script.
+    """
+    body = "".join(_section(r) for r in reports) + _playbook_section(playbooks)
+    return _PAGE.format(body=body or "<p>Nothing has been learned yet.</p>")
+
+
+def _playbook_section(playbooks: Sequence[LearnedPlaybook]) -> str:
+    if not playbooks:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(p.entry.lesson.name)}</td><td>{escape(p.entry.state)}<br><i>{escape(p.entry.standing.reason)}"
+        f"</i></td><td>{escape(p.rates)}{_effect_plot(p)}</td><td>{p.entry.shown} of {p.entry.eligible} runs, about "
+        f"{p.tokens:,} tokens</td><td>{escape(p.lineage)}</td></tr>"
+        for p in playbooks
+    )
+    head = "<tr><th>playbook</th><th>state</th><th>success without and with it</th><th>cost</th><th>lineage</th></tr>"
+    return f"<h2>Playbooks</h2><table>{head}{rows}</table>"
+
+
+def _effect_plot(learned: LearnedPlaybook) -> str:
+    """Draw the effect with its interval, from -100% to +100%; nothing if it is not measured."""
+    effect, low, high = learned.entry.standing.effect
+    if not (learned.entry.standing.shown.runs and learned.entry.standing.withheld.runs):
+        return ""
+    x = [100 + 95 * value for value in (low, effect, high)]
+    return (
+        '<svg viewBox="0 0 200 16" role="img" aria-label="effect with its 95% interval">'
+        '<line x1="100" x2="100" y1="0" y2="16" class="zero"/>'
+        f'<line x1="{x[0]:.1f}" x2="{x[2]:.1f}" y1="8" y2="8" class="interval"/>'
+        f'<circle cx="{x[1]:.1f}" cy="8" r="3" class="edit"/></svg>'
+    )
 
 
 def _section(report: LearnReport) -> str:
-    rows = "".join(_row(e) for e in report.edits)
+    rows = "".join(_row(e, report) for e in report.edits)
     return (
         f"<h2>{escape(report.repo)}</h2><p>{len(report.runs)} runs of the suite, {_duration(report)}; "
         f"{len(report.kept)} edits are in the code.</p>{_plot(report)}"
         "<table><tr><th>edit</th><th>status</th><th>proposer</th><th>why</th><th>before</th><th>after</th>"
-        f"<th>wins, losses</th><th>e-value</th></tr>{rows}</table>"
+        f"<th>wins, losses</th><th>e-value</th><th>cost</th></tr>{rows}</table>"
     )
 
 
-def _row(edit: StoredEdit) -> str:
+def _row(edit: StoredEdit, report: LearnReport) -> str:
     body = edit.body
     judged = "wins" in body
+    runs, seconds = report.cost(edit)
     cells = [
         f"{body['score_before']:.0%}" if judged else "",
         f"{body['score_after']:.0%}" if judged else "",
         f"{body['wins']}, {body['losses']}" if judged else "",
         _e_value(body["log_e"]) if judged else "",
+        f"{runs} runs, {seconds:.0f} s" if runs else "",
     ]
     hunks = "".join(
         f"<pre><b>{escape(h['path'])}</b>\n{_lines('-', h['old'])}{_lines('+', h['new'])}</pre>" for h in body["hunks"]
     )
     why = f"{escape(body['rationale'])}<br><i>{escape(str(body['reason']))}</i>"
+    why += f"<br>after {escape(body['parent'][-8:])}" if body.get("parent") else ""
+    why += f"<br>{escape(body['reverted'])}" if body.get("reverted") else ""
     return (
         f"<tr class={edit.status}><td><code>{escape(edit.id[-8:])}</code></td><td>{edit.status}</td>"
         f"<td>{escape(edit.proposer)}</td><td>{why}<details><summary>change</summary>{hunks}</details></td>"
@@ -181,6 +310,7 @@ td, th {{ text-align: left; vertical-align: top; padding: .3rem .5rem }}
 tr {{ border-bottom: 1px solid #ddd }} pre {{ overflow-x: auto; background: #f6f6f6; padding: .5rem }}
 tr.merged td:nth-child(2) {{ color: #060 }} tr.reverted td:nth-child(2) {{ color: #a00 }}
 svg {{ width: 100%; font-size: 11px }} circle.base {{ fill: #999 }} circle.edit {{ fill: #15c }}
+line.zero {{ stroke: #bbb }} line.interval {{ stroke: #15c }} td svg {{ max-width: 14rem; display: block }}
 line.merge {{ stroke: #090; stroke-dasharray: 3 }} .key {{ color: #666; font-size: 13px }}
 </style><h1>What was learned</h1>{body}</html>
 """

@@ -20,6 +20,7 @@ from etude.errors import Cancelled, Conflict, EtudeError, Invalid, NotFound
 from etude.events import Event, ReplayDecided, RunFinished, ScriptCompiled
 from etude.ids import new_id
 from etude.limits import lower_limits
+from etude.playbook import apply_definitions
 from etude.replays.cells import NoSlice, SlicedCells, slice_run
 from etude.replays.compile import (
     Compiled,
@@ -221,7 +222,8 @@ class Library:
 
     def would_answer(self, question: str, source: Source, model: str = "offline") -> bool:
         """Return whether a script fits a question that starts a conversation. Its guards are not checked."""
-        asked = Asked(self._app.source_fingerprint(source), model, read_units(question))
+        defined = self._defined(question, source)
+        asked = Asked(self._app.source_fingerprint(source), model, read_units(question), defined=defined)
         return not isinstance(self._find(asked), ReplayDecided)
 
     def asked(self, run: Run, source: Source) -> Asked:
@@ -237,7 +239,13 @@ class Library:
             if set(earlier) == {" ".join(u.text for u in read_units(run.text))}:
                 earlier = []  # the same question again and again, as an agent asks it, means the same each time
         place, grants = self._app.source_fingerprint(source), self._app.source_fingerprint(source, anywhere=True)
-        return Asked(place, run.model or "offline", read_units(run.text), tuple(earlier), grants)
+        defined = self._defined(run.text, source)
+        return Asked(place, run.model or "offline", read_units(run.text), tuple(earlier), grants, defined)
+
+    def _defined(self, question: str, source: Source) -> tuple[str, ...]:
+        """Return what playbooks say about words of a question: a script made with other meanings is another one."""
+        _, used = apply_definitions(question, self._app.playbooks.definitions(source.name))
+        return tuple(f"{d.phrase} means {d.meaning}" for d in used)
 
     def _find(self, asked: Asked) -> tuple[Script, dict[str, str]] | ReplayDecided:
         """Return the script for a question with the values of its parameters, or why there is none."""

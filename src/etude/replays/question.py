@@ -137,11 +137,14 @@ class Asked:
     """The earlier messages of the person in the same conversation: a follow-up means nothing without them."""
     grants: str = ""
     """A fingerprint of the name and the grants of the source, wherever its data are."""
+    defined: tuple[str, ...] = ()
+    """What playbooks say about words of the question."""
 
     def key(self, masked: frozenset[int] = frozenset()) -> str:
         """Return the key of this question with the units at these positions as parameters."""
         units = [f"<{u.kind}>" if n in masked else f"={u.text}" for n, u in enumerate(self.units)]
-        content = json.dumps([self.source, self.model, self.earlier, units])
+        defined = [self.defined] if self.defined else []
+        content = json.dumps([self.source, self.model, self.earlier, units, *defined])
         return hashlib.sha256(content.encode()).hexdigest()
 
     def form(self) -> str:

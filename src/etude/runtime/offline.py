@@ -13,8 +13,8 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -31,6 +31,7 @@ from etude.offline.result_check import doubt_result
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
 from etude.offline.vocabulary import Vocabulary, vocabulary_from_json
 from etude.offline.vocabulary_build import build_vocabulary
+from etude.playbook import Definition, apply_definitions
 from etude.runtime.answer import Read, read_table
 from etude.runtime.thread import thread_runs
 from etude.runtime.tool_context import RunResources
@@ -62,6 +63,7 @@ class OfflineModel(Model):
         cache: Path,
         read: Read,
         least_confidence: float = 0.0,
+        define: Callable[[str], Sequence[Definition]] = lambda dataset: (),
     ) -> None:
         self._store = store
         self._resources = resources
@@ -69,6 +71,8 @@ class OfflineModel(Model):
         self._cache = cache
         self._read = read
         self._least_confidence = least_confidence
+        self._define = define
+        """Returns what playbooks say about words of questions on a dataset."""
 
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """Return a query plan to run, a question to the user, or the answer."""
@@ -127,6 +131,7 @@ class OfflineModel(Model):
 
     def _read_question(self, run: Run, dataset: str, cancel: Cancellation) -> Outcome:
         vocabulary = self.vocabulary(dataset, cancel)
+        definitions = self._define(dataset)
         previous: Understanding | None = None
         try:
             with _THINKING.turn(cancel):
@@ -135,9 +140,9 @@ class OfflineModel(Model):
                     phrase_index_of(vocabulary)
                 with within(READ_S, cancel):
                     for earlier in self._earlier(run):
-                        meant = _read_run(earlier, vocabulary, previous)
+                        meant = _read_run(earlier, vocabulary, previous, definitions)
                         previous = meant if isinstance(meant, Understanding) else previous
-                    return _read_run(run, vocabulary, previous)
+                    return _read_run(run, vocabulary, previous, definitions)
         except OutOfTime as error:
             raise NotUnderstood(
                 f"The rules did not find out within {error.seconds:g} s what the question means: `{dataset}` has "
@@ -231,13 +236,26 @@ def _keep(source: str, kept: _Kept) -> None:
         _kept.popitem(last=False)
 
 
-def _read_run(run: Run, vocabulary: Vocabulary, previous: Understanding | None) -> Outcome:
-    """Return what the question of a run means, with the user's answers to clarifying questions."""
+def _read_run(
+    run: Run, vocabulary: Vocabulary, previous: Understanding | None, definitions: Sequence[Definition]
+) -> Outcome:
+    """Return what the question of a run means, with the user's answers to clarifying questions.
+
+    Words that playbooks define are replaced first. If the rules do not understand the question then, it is refused:
+    reading it without the definition would answer another question.
+    """
+    asked, used = apply_definitions(run.text, definitions)
     # The day it was asked, so that "last month" means the same when the run is resumed later.
-    meant = understand(run.text, vocabulary, previous=previous, today=run.created_at.date())
+    meant = understand(asked, vocabulary, previous=previous, today=run.created_at.date())
     for step in run.steps:
         if isinstance(meant, Clarification) and step.code == "ask_user" and step.shown is not None:
             meant = take_choice(meant, step.shown)
+    told = " ".join(f"`{d.phrase}` means “{d.meaning}” (playbook `{d.playbook}`)." for d in used)
+    match meant:
+        case Understanding(reading=reading) if used:
+            return replace(meant, reading=f"{reading} {told}")
+        case Refusal(reason=reason) if used:
+            return replace(meant, reason=f"{reason} {told}")
     return meant
 
 

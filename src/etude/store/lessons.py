@@ -13,12 +13,12 @@ from etude.ids import new_id
 if TYPE_CHECKING:
     from etude.store.base import Execute, Store
 
-Change = Literal["added", "edited", "pinned", "retired", "quarantined"]
+Change = Literal["added", "edited", "admitted", "promoted", "pinned", "retired", "quarantined"]
 
-ADD_EVENT = """INSERT INTO lesson_events (tenant, name, version, run_id, family, q, shown, at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
-EVENTS = """SELECT l.run_id, l.family, l.q, l.shown, l.outcome, e.type, CAST(e.body AS TEXT) FROM lesson_events l
-    LEFT JOIN events e ON e.run_id = l.run_id AND e.type IN ('run.finished', 'run.failed')
+ADD_EVENT = """INSERT INTO lesson_events (tenant, name, version, run_id, family, q, shown, at, why)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+EVENTS = """SELECT l.run_id, l.family, l.q, l.shown, l.at, l.why, l.outcome, e.type, CAST(e.body AS TEXT)
+    FROM lesson_events l LEFT JOIN events e ON e.run_id = l.run_id AND e.type IN ('run.finished', 'run.failed')
     WHERE l.tenant = ? AND l.name = ? AND l.version = ? AND (l.outcome IS NOT NULL OR e.type IS NOT NULL)
     ORDER BY l.at, l.run_id"""
 OPEN_OUTCOMES = """SELECT e.run_id, e.type, CAST(e.body AS TEXT) FROM events e
@@ -46,6 +46,9 @@ class Exposure:
     q: float
     shown: bool
     success: bool
+    at: datetime
+    why: str
+    """Why the playbook was a candidate: what matched, and its rank."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,12 @@ class StoredLessons:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def add_event(self, name: str, version: str, run_id: str, family: str, q: float, shown: bool) -> None:
-        """Note that a playbook was eligible for a run, and whether it was shown."""
+    def add_event(
+        self, name: str, version: str, run_id: str, family: str, q: float, shown: bool, why: str = ""
+    ) -> None:
+        """Note that a playbook was eligible for a run, why, and whether it was shown."""
         with self._store._transaction() as execute:
-            values = (name, version, run_id, family, q, int(shown), datetime.now(UTC))
+            values = (name, version, run_id, family, q, int(shown), datetime.now(UTC), why)
             execute(ADD_EVENT, self._store.tenant, *values)
 
     def count(self, name: str, version: str) -> tuple[int, int]:
@@ -84,12 +89,12 @@ class StoredLessons:
         rows = self._store._read(EVENTS, self._store.tenant, name, version)
         reported = self._reported() if rows else {}
         found = []
-        for run_id, family, q, shown, settled, kind, text in rows:
+        for run_id, family, q, shown, at, why, settled, kind, text in rows:
             success = reported.get(run_id)
             if success is None:
                 success = _outcome(kind, json.loads(text)) if settled is None else SETTLED[settled]
             if success is not None:
-                found.append(Exposure(run_id, family, float(q), bool(shown), success))
+                found.append(Exposure(run_id, family, float(q), bool(shown), success, _time(at), why))
         return found
 
     def _reported(self) -> dict[str, bool]:

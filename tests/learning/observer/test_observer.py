@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.patience import wait_until
 
 from etude.app import App
-from etude.errors import EtudeError, Unavailable
-from etude.learning.observer.drafts import find_drafts
+from etude.errors import EtudeError
+from etude.learning.observer.drafts import find_drafts, write_drafts
 from etude.learning.observer.findings import diagnose_error, find_failures
+from etude.learning.observer.model_diagnosis import diagnose_with
 from etude.learning.observer.observer import OperationObserver, observe, observing
 from etude.learning.observer.operations import Operation, read_operations
+from etude.learning.playbooks.library import read_lesson
+from etude.models.base import Model
 from etude.playbook import parse_playbook, read_playbooks
 from etude.sample import write_shop
+from etude.store.diagnoses import StoredDiagnoses
 from etude.store.identity import Identity
+from etude.store.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -105,22 +111,84 @@ def test_a_shape_that_also_failed_is_not_drafted() -> None:
     assert find_drafts([*worked, Operation("o9", at, "sql", "failed", "SELECT 9", run_id="r9")]) == []
 
 
-def test_without_a_store_operations_go_on_and_nothing_is_raised(app: App, tmp_path: Path) -> None:
-    class Gone:
-        tenant = "main"
-        reads = 0
-
-        def _read(self, *_: object) -> list[tuple[object, ...]]:
-            Gone.reads += 1
-            raise Unavailable("The store is gone.")
-
-    with observing(Gone(), tmp_path, every_s=0.01):  # type: ignore[arg-type]
-        give_up = time.monotonic() + 60
-        while Gone.reads < 3:
-            assert time.monotonic() < give_up
-            time.sleep(0.01)
+def test_without_a_store_operations_go_on_and_nothing_is_raised(
+    app: App, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = SqliteStore(tmp_path / "gone.db")
+    gone.close()
+    with observing(gone, tmp_path, every_s=0.01):
+        wait_until(lambda: sum("the observer could not read" in r.message for r in caplog.records) >= 3)
         assert app.sql(str(tmp_path / "shop"), "SELECT 1 AS a").rows() == [(1,)]
     assert not any(t.name == "etude-observer" for t in threading.enumerate())
+
+
+def test_an_error_that_the_next_query_overcame_three_times_becomes_a_draft(tmp_path: Path) -> None:
+    operations = []
+    for n in range(3):
+        at = datetime(2026, 1, 1, 0, n, tzinfo=UTC)
+        run_id = f"run_{n}"
+        where = {"source": "shop", "run_id": run_id}
+        operations += [
+            Operation(
+                f"a{n}", at, "sql", "failed", f"SELECT total FROM orders -- {n}", "no", "Column ? not found", **where
+            ),
+            Operation(f"b{n}", at, "sql", "ok", f"SELECT net_total FROM orders WHERE id > {n}", **where),
+            Operation(run_id, at, "ask", "ok", f"What was the revenue in {2020 + n}?", **where),
+        ]
+    (fix,) = [draft for draft in find_drafts(operations) if draft.error]
+    assert (fix.error, fix.runs, fix.trigger) == ("Column ? not found", ("run_0", "run_1", "run_2"), ("revenue",))
+    (file,) = write_drafts(tmp_path, "main", [fix])
+    lesson = read_lesson(file)
+    assert (lesson.trigger, lesson.source) == (("revenue",), "shop")
+    assert "A query failed with `Column ? not found`. These worked instead:" in lesson.playbook.text
+
+
+def test_text_that_a_playbook_told_a_model_is_not_learned_from_it_again(tmp_path: Path) -> None:
+    query = "SELECT region, sum(net_total) FROM orders WHERE status = 'paid' GROUP BY region"
+    told = tmp_path / "playbooks" / "main" / "paid" / "SKILL.md"
+    told.parent.mkdir(parents=True)
+    told.write_text(f"---\nname: paid\ndescription: x\n---\nWrite {query}.\n")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    drafts = find_drafts([Operation(f"o{n}", at, "sql", "ok", query, run_id=f"r{n}") for n in range(3)])
+    assert len(drafts) == 1
+    assert write_drafts(tmp_path, "main", drafts) == []
+
+
+def test_a_model_explains_failures_that_no_rule_knows_and_is_asked_once(app: App, tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    reply = {"diagnosis": "The moon is full.", "suggestion": "Wait a day."}
+    script.write_text(
+        json.dumps([{"asked": "failed several times", "turns": [{"text": f"Sure: {json.dumps(reply)}"}]}])
+    )
+    opened = []
+
+    def open_model() -> Model:
+        opened.append(1)
+        return app.open_model(f"scripted:{script}")
+
+    known, unknown = [failed("timeout: ?", n) for n in range(3)], [failed("lunacy", n) for n in range(3)]
+    store = app.store
+    told = StoredDiagnoses(store).all
+    observer = OperationObserver(lambda: [*known, *unknown], tmp_path, "main", told, diagnose_with(open_model, store))
+    found = {f.error_key: (f.diagnosis, f.suggestion) for f in observer.cycle()}
+    assert found["lunacy"] == ("The moon is full.", "Wait a day.")
+    assert "longer than its limit" in found["timeout: ?"][0]
+    observer.cycle()
+    assert len(opened) == 1
+    # It stays when the model is gone.
+    assert find_failures(unknown, told())[0].diagnosis == "The moon is full."
+
+
+@pytest.mark.parametrize("reply", ["I do not know.", "{not json}", '{"suggestion": "x"}'])
+def test_a_reply_of_a_model_that_is_no_diagnosis_changes_nothing(app: App, tmp_path: Path, reply: str) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"asked": "failed several times", "turns": [{"text": reply}]}]))
+    diagnose = diagnose_with(lambda: app.open_model(f"scripted:{script}"), app.store)
+    diagnose(find_failures([failed("lunacy", n) for n in range(3)]))
+    diagnose_with(lambda: app.open_model("scripted:/nowhere.json"), app.store)(
+        find_failures([failed("lunacy", n) for n in range(3)])
+    )
+    assert StoredDiagnoses(app.store).all() == {}
 
 
 def test_secrets_are_kept_out_of_facts(app: App, tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from etude.errors import Conflict, Invalid, NotFound
 from etude.events import RunFailed, RunFinished, RunQueued, RunStarted
+from etude.learning.evidence import ONE_IN_20
 from etude.learning.observer.operations import read_operations
 from etude.learning.playbooks.library import PlaybookLibrary
 from etude.store.base import Store
@@ -65,7 +67,10 @@ def test_at_most_two_are_shown_those_with_a_matching_trigger_first(library: Play
     write(tmp_path, "net", "x", "metadata:\n  pinned: true\n  trigger: [net revenue]\n")
     write(tmp_path, "other", more="metadata:\n  pinned: true\n  source: elsewhere\n")
     shown = library.choose("What is the net revenue of orders?", "shop", "run_1")
-    assert [text.partition(":")[0] for text in shown] == ["net", "a"]
+    assert shown[0].startswith("net: ")
+    assert len(shown) == 2
+    longer = "What is the net revenue of orders, " + "and of those orders " * 10 + "in all?"
+    assert len(library.choose(longer, "shop", "run_1")) == 3
 
 
 def test_a_harmful_playbook_is_retired_and_a_new_version_starts_anew(
@@ -129,6 +134,110 @@ def test_people_add_pin_and_retire(library: PlaybookLibrary, tmp_path: Path) -> 
     assert library.choose("sums of orders", None, "run_x") == []
     assert library.pin("sums").state == "pinned"
     assert [c.change for c in library.history("sums")] == ["added", "pinned", "retired", "pinned"]
+
+
+def run_once(
+    store: Store, library: PlaybookLibrary, number: int, helps: bool, question: str = "revenue of orders"
+) -> None:
+    """One run that succeeds if a playbook that helps is shown, or if one that does not help is withheld."""
+    run_id = f"run_{number:04}"
+    store.append(run_id, RunQueued(kind="ask", text="x", source="shop"), expect=0)
+    shown = bool(library.choose(question, "shop", run_id))
+    end = RunFinished(answer="3") if shown == helps else RunFailed(error={"code": "invalid_query", "detail": "no"})
+    store.append(run_id, RunStarted(worker=store.worker_id), end, expect=1)
+
+
+def draft(tmp_path: Path, name: str) -> None:
+    file = write(tmp_path, f".drafts/{name}", more="metadata:\n  state: draft\n  trigger: [revenue]\n")
+    file.write_text(file.read_text().replace(f"name: .drafts/{name}", f"name: {name}"))
+
+
+def test_an_admitted_draft_is_on_probation_until_its_effect_is_proven(
+    store: SqliteStore, library: PlaybookLibrary, tmp_path: Path
+) -> None:
+    draft(tmp_path, "net")
+    entry = library.admit_draft("net", "better in 2 of 2 replays of its own runs")
+    assert (entry.state, entry.standing.reason) == ("probation", "admitted: better in 2 of 2 replays of its own runs")
+    assert library.definitions("shop") == []
+    # Two more playbooks: a claim about one of three needs three times the evidence (e-BH).
+    for name in ("zebra", "okapi"):
+        write(tmp_path, name, more=f"metadata:\n  trigger: [{name}]\n")
+    standings = []
+    for number in range(100):
+        run_once(store, library, number, helps=True)
+        standings.append(library.entry("net").standing)
+        if standings[-1].state == "active":
+            break
+    alone = next(s for s in standings if s.log_e_help >= ONE_IN_20)
+    assert alone.state == "probation"
+    assert (standings[-1].state, standings[-1].reason) == ("active", "it raises success")
+    assert standings[-1].log_e_help >= ONE_IN_20 + math.log(3) > standings[-2].log_e_help
+    assert [c.change for c in library.history("net")] == ["added", "admitted", "promoted"]
+
+
+def test_each_exposure_tells_why_the_playbook_was_a_candidate(
+    store: SqliteStore, library: PlaybookLibrary, tmp_path: Path
+) -> None:
+    write(tmp_path, "net", more="metadata:\n  trigger: [net revenue]\n")
+    write(tmp_path, "words", "How revenue of orders is counted")
+    run_once(store, library, 1, helps=True, question="net revenue of orders")
+    (net,), (words,) = library.exposures("net"), library.exposures("words")
+    assert net.why.startswith("trigger `net revenue`; sampled benefit")
+    assert net.why.endswith("rank 1 of 2")
+    assert words.why.startswith("words order, revenue; sampled benefit")
+    assert (net.q, net.run_id) == (0.9, "run_0001")
+
+
+def test_playbooks_that_match_alike_take_turns_by_their_sampled_benefit(
+    library: PlaybookLibrary, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        write(tmp_path, name, more="metadata:\n  pinned: true\n")
+    shown = [library.choose("revenue of orders", "shop", f"run_{n}") for n in range(60)]
+    firsts = {texts[0].partition(":")[0] for texts in shown}
+    assert firsts == {"a", "b", "c"}
+    assert shown == [library.choose("revenue of orders", "shop", f"run_{n}") for n in range(60)]
+
+
+def test_long_playbooks_leave_room_for_no_other(library: PlaybookLibrary, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        file = write(tmp_path, name, more="metadata:\n  pinned: true\n")
+        file.write_text(file.read_text() + "Look twice. " * 150)
+    assert len(library.choose("revenue of orders", "shop", "run_1")) == 1
+
+
+def test_a_full_library_drops_the_one_with_the_lowest_benefit(
+    store: SqliteStore, library: PlaybookLibrary, tmp_path: Path
+) -> None:
+    write(tmp_path, "harms", more="metadata:\n  source: shop\n  trigger: [revenue]\n")
+    for number in range(6):
+        run_once(store, library, number, helps=False)
+    for number in range(19):
+        write(tmp_path, f"p{number}", "x", "metadata:\n  source: shop\n  trigger: [zebra]\n")
+    write(tmp_path, "elsewhere", "x", "metadata:\n  source: zoo\n  trigger: [zebra]\n")
+    assert library.entry("harms").state == "active"
+    write(tmp_path, "one-more", "x", "metadata:\n  source: shop\n  trigger: [zebra]\n")
+    harms = library.entry("harms")
+    assert (harms.state, harms.standing.reason) == (
+        "retired",
+        "the library is full, and this one has the lowest benefit",
+    )
+    assert [e.state for e in library.entries()].count("retired") == 1
+    (tmp_path / "playbooks" / "main" / "one-more" / "SKILL.md").unlink()
+    assert library.entry("harms").state == "active"
+    write(tmp_path, "one-more", "x", "metadata:\n  source: shop\n  trigger: [zebra]\n")
+    assert library.pin("harms").state == "pinned"
+
+
+def test_definitions_come_from_approved_playbooks(library: PlaybookLibrary, tmp_path: Path) -> None:
+    file = write(tmp_path, "revenue", more="metadata:\n  trigger: [turnover]\n  means:\n    sales: amount\n")
+    file.write_text(file.read_text() + "- Turnover means net revenue.\nThis means nothing.\n")
+    write(tmp_path, "zoo", more="metadata:\n  source: zoo\n  means: {beast: animal}\n")
+    found = {d.phrase: (d.meaning, d.playbook) for d in library.definitions("shop")}
+    assert found == {"sales": ("amount", "revenue"), "turnover": ("net revenue", "revenue")}
+    assert len(library.definitions("zoo")) == 3
+    library.retire("revenue")
+    assert library.definitions("shop") == []
 
 
 def test_mistakes_are_explained(library: PlaybookLibrary, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from etude.agents.base import IDLE, InboxItem, Kind, Next, StepContext, StepResu
 from etude.agents.schedule import Interval
 from etude.entities import Entity
 from etude.errors import Refused
-from etude.learning.edits.completed import TOPIC, TestsCompleted, parse_event
+from etude.learning.edits.completed import TOPIC, TestsCompleted, WakeHistory, parse_event
 from etude.learning.edits.learner import WATCHED, Learner, LearnOptions, load_proposers
 from etude.learning.edits.sandbox import ProgramLimits
 from etude.learning.edits.suite import Suite
@@ -45,8 +45,9 @@ class LearnConfig(Entity):
 
 
 class LearnAgent(Kind[LearnConfig]):
-    """Learns if `tests_completed` of its folder has a pass rate surely under 80%; on a schedule; or when told.
+    """Learns if `tests_completed` of its folder tells of a reason; on a schedule; or when told.
 
+    Reasons are a pass rate surely under 80%, a new error that was seen three times, and tests that became slower.
     Guidance or a message `{"proposers": ["retry"]}` restricts the proposers. Edits that it merged are watched in the
     following steps, and reverted if they do worse.
     """
@@ -58,18 +59,23 @@ class LearnAgent(Kind[LearnConfig]):
 
     def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Learn once, watch what was merged, or wait."""
-        memory = {"at": None, "looks": 0, "watching": [], "proposers": []} | state
+        memory = {"at": None, "looks": 0, "watching": [], "proposers": [], "history": {}} | state
         bodies = [item.body for item in inbox if item.body is not None] + ctx.guidance()
         for body in bodies:
             if isinstance(body, dict) and isinstance(body.get("proposers"), list):
                 memory["proposers"] = [str(name) for name in body["proposers"]]
-        failing = [event for event in self._events(ctx, memory) if event.wakes]
+        history = WakeHistory.model_validate(memory["history"])
+        reasons = []
+        for event in self._events(ctx, memory):
+            history, reason = history.add(event)
+            reasons += [reason] if reason else []
+        memory["history"] = history.model_dump(mode="json")
         told = any(item.kind == "message" and item.body is not None for item in inbox)
         due = self.config.every_s is not None and any(item.kind in ("tick", "start") for item in inbox)
         output: dict[str, Any] = {}
         events: tuple[tuple[str, Any], ...] = ()
-        if failing or told or (due and not memory["watching"]):
-            output = self._learn(ctx, memory)
+        if reasons or told or (due and not memory["watching"]):
+            output = self._learn(ctx, memory) | ({"woken_by": reasons[-1]} if reasons else {})
             events = (("learn.finished", output),)
         elif memory["watching"]:
             output = self._watch(ctx, memory)

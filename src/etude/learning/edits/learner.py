@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -20,7 +21,7 @@ from etude.learning.edits.decision import ROUNDS, EditDecision, OutcomePair, Wat
 from etude.learning.edits.diagnosis import Diagnosis, Proposal, diagnose
 from etude.learning.edits.git import is_git
 from etude.learning.edits.policy import check_policy
-from etude.learning.edits.suite import Suite, SuiteRun
+from etude.learning.edits.suite import Suite, SuiteRun, TestOutcome
 from etude.learning.edits.workspace import Hunk, Workspace, open_workspace
 from etude.learning.evidence import ONE_IN_100, paired_test
 from etude.store.edits import EditStatus, StoredEdit, StoredEdits, StoredSuiteRun
@@ -39,6 +40,8 @@ TRIED = 3
 """Screened proposals of each batch that are judged in full."""
 GATE_SEED, HOLDOUT_SEED, WATCH_SEED = 1_000, 1_000_000, 2_000_000
 """The first seeds of the gate, of the holdout and of the watch: a proposer never sees them."""
+QUARTER, USES = 3, 20
+"""The seeds in a quarter of the holdout, and how often each quarter is used before new seeds replace it."""
 WATCHED = 50
 """Runs after a merge in which an edit is watched."""
 
@@ -182,10 +185,9 @@ class Learner:
             self.base = open_workspace(self.base.folder, self.suite.words)
             self._runs.clear()
 
-    def look(self) -> tuple[int, int]:
-        """Run the code as it is, and return how many tests passed, and of how many."""
-        runs = self._look()
-        return sum(r.passed for r in runs), sum(r.total for r in runs)
+    def look(self) -> list[TestOutcome]:
+        """Run the code as it is a few times, and return the outcomes of its tests."""
+        return [outcome for run in self._look() for outcome in run.outcomes.values()]
 
     @property
     def used(self) -> int:
@@ -202,13 +204,14 @@ class Learner:
             return self._speed_up(diagnosis, result)
         noisy = self._find_noise(runs)
         proposals = self._propose(diagnosis)
-        while batch := list(islice(proposals, SCREENED)):
-            screened = self._screen(batch, runs, result)
-            for number, (proposal, gain) in enumerate(screened):
-                kept = self._judge(proposal, gain, noisy, result) if number < TRIED else None
-                if kept is not None:
-                    self._drop_others(screened[number + 1 :], gain, result)
-                    return kept
+        while batch := deque(islice(proposals, SCREENED)):
+            while batch:  # if none of those screened first is kept, the others have their turn
+                screened = self._screen(batch, runs, result)
+                for number, (proposal, gain) in enumerate(screened):
+                    kept = self._judge(proposal, gain, noisy, result) if number < TRIED else None
+                    if kept is not None:
+                        self._drop_others(screened[number + 1 :], gain, result)
+                        return kept
         return None
 
     def _drop_others(self, others: Sequence[tuple[Proposal, float]], best: float, result: Learned) -> None:
@@ -250,12 +253,17 @@ class Learner:
                 self._record(proposal, "refused", {"reason": error.message}, result)
             return None
 
-    def _screen(self, batch: Iterable[Proposal], runs: list[SuiteRun], result: Learned) -> list[tuple[Proposal, float]]:
-        """Run only the tests that failed, with the edit: first on the worst seed, then on two more if it helped."""
+    def _screen(self, batch: deque[Proposal], runs: list[SuiteRun], result: Learned) -> list[tuple[Proposal, float]]:
+        """Run only the tests that failed, with the edit: first on the worst seed, then on two more if it helped.
+
+        Proposals are taken from the batch until one of them fixes everything.
+        """
         failing = sorted(runs, key=lambda run: run.passed)[:3]
         found = []
-        best = False
-        for number_tried, proposal in enumerate(batch, 1):
+        best, tried = False, 0
+        while batch and not (best and tried >= COMPARED):
+            proposal = batch.popleft()
+            tried += 1
             workspace = self._apply(proposal, result)
             if workspace is None:
                 continue
@@ -273,8 +281,6 @@ class Learner:
                 best = best or wins == sum(len(run.failures) for run in failing)
             else:
                 self._record(proposal, "dropped", {"stage": 1, "reason": "it fixes none of the failures"}, result)
-            if best and number_tried >= COMPARED:
-                break  # none of the others can do better on these
         size = {id(p): sum(len(h.new) for h in p.hunks) for p, _ in found}
         return sorted(found, key=lambda item: (-item[1], size[id(item[0])]))
 
@@ -298,14 +304,18 @@ class Learner:
             decision = decide(pairs, noisy=known_noisy, rounds=number)
             if decision.verdict != "continue":
                 break
-        bound = 0.0
+        bound, holdout = 0.0, dict[str, Any]()
         if decision.verdict == "accept":
-            start = self.options.seed + HOLDOUT_SEED + 100 * len(result.kept)
-            fresh = [p for n in range(3) for p in self._pair(workspace, start + n, "holdout", edit_id, known_noisy, [])]
+            looked = [e for e in self.edits.list(self.repo, limit=2000) if "holdout" in e.body]
+            fresh: list[OutcomePair] = []
+            for seed in holdout_seeds(len(looked)):
+                fresh += self._pair(workspace, seed, "holdout", edit_id, known_noisy, [])
+            holdout = {"look": len(looked) + 1, "seeds": list(holdout_seeds(len(looked)))}
             allowed, bound = holdout_allows(fresh)
             if not allowed:
                 decision = EditDecision("reject", f"on fresh seeds its effect may be {bound:+.0%}", decision.log_e)
-        return self._settle(proposal, edit_id, workspace, decision, pairs, bound, known_noisy, result)
+        facts = {"holdout_bound": bound, "noisy": sorted(known_noisy)} | ({"holdout": holdout} if holdout else {})
+        return self._settle(proposal, edit_id, workspace, decision, pairs, facts, result)
 
     def _pair(
         self, workspace: Workspace, seed: int, stage: str, edit_id: str, noisy: set[str], earlier: Sequence[OutcomePair]
@@ -336,8 +346,7 @@ class Learner:
         workspace: Workspace,
         decision: EditDecision,
         pairs: list[OutcomePair],
-        bound: float,
-        noisy: set[str],
+        more: dict[str, Any],
         result: Learned,
     ) -> StoredEdit | None:
         facts: dict[str, Any] = {
@@ -351,8 +360,8 @@ class Learner:
             "score_before": sum(p.before for p in pairs) / max(len(pairs), 1),
             "score_after": sum(p.after for p in pairs) / max(len(pairs), 1),
             "pairs": len(pairs),
-            "holdout_bound": bound,
-            "noisy": sorted(noisy),
+            "broken": list(decision.broken),
+            **more,
         }
         if decision.verdict != "accept":
             self._record(proposal, "dropped", facts, result, edit_id)
@@ -415,7 +424,7 @@ class Learner:
                     break
                 if test.log_e_worse > math.log(3) or (number >= 2 and test.wins == 0):
                     break
-            kept = self._settle(proposal, edit_id, workspace, decision, pairs, 0.0, set(), result)
+            kept = self._settle(proposal, edit_id, workspace, decision, pairs, {}, result)
             if kept is not None:
                 return kept
         return None
@@ -461,6 +470,13 @@ class Learner:
             old, new = self._run(before, seed, "same seed", None), self._run(after, seed, "same seed", edit_id)
             lost &= {p.test for p in pair_runs(old, new) if p.sign < 0}
         return bool(lost)
+
+
+def holdout_seeds(looks: int) -> range:
+    """Return the seeds of the next look at the holdout: its quarters take turns, and a used one is replaced."""
+    quarter, generation = looks % 4, looks // (4 * USES)
+    start = HOLDOUT_SEED + (4 * generation + quarter) * QUARTER
+    return range(start, start + QUARTER)
 
 
 def revert_edit(edits: StoredEdits, home: Path, edit_id: str, reason: str) -> StoredEdit:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.learning.observer.findings import Finding, find_failures
 from etude.learning.observer.operations import Operation, read_operations
+from etude.store.diagnoses import StoredDiagnoses
 
 if TYPE_CHECKING:
     from etude.store.base import Store
@@ -27,7 +28,7 @@ def write_facts(store: Store, home: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     operations = read_operations(store, KEPT)
     _write(folder / "operations.parquet", operations, Operation)
-    _write(folder / "findings.parquet", find_failures(operations), Finding)
+    _write(folder / "findings.parquet", find_failures(operations, StoredDiagnoses(store).all()), Finding)
     return folder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from etude.learning.observer.operations import Operation
 
 EVIDENCE = 5
 """The operations of a finding that are named as evidence."""
+UNEXPLAINED = "No rule knows this failure."
 MANY = 3
 """A failure that happened this often is a finding."""
 
@@ -63,24 +64,39 @@ class Finding:
     evidence: tuple[str, ...]
     """Runs, or operations outside of runs."""
     example: str
+    output: str
     diagnosis: str
     suggestion: str
 
 
-def find_failures(operations: Iterable[Operation], least: int = MANY) -> list[Finding]:
-    """Return the findings, the most frequent first. The same operations always give the same findings."""
+def find_failures(
+    operations: Iterable[Operation],
+    told: Mapping[tuple[str, str], tuple[str, str]] | None = None,
+    least: int = MANY,
+) -> list[Finding]:
+    """Return the findings, the most frequent first. The same operations always give the same findings.
+
+    Rules explain them first; `told` has what a model said about others, by kind and error key.
+    """
     groups: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     totals: dict[str, int] = defaultdict(int)
     for operation in operations:
         totals[operation.kind] += 1
         if operation.outcome == "failed" and operation.error_key:
             groups[operation.kind, operation.error_key].append(operation)
-    found = [_finding(kind, key, group, totals[kind]) for (kind, key), group in groups.items() if len(group) >= least]
+    said = told or {}
+    found = [
+        _finding(kind, key, group, totals[kind], said.get((kind, key)))
+        for (kind, key), group in groups.items()
+        if len(group) >= least
+    ]
     return sorted(found, key=lambda f: (-f.count, f.kind, f.error_key))
 
 
-def _finding(kind: str, key: str, group: list[Operation], of: int) -> Finding:
+def _finding(kind: str, key: str, group: list[Operation], of: int, told: tuple[str, str] | None) -> Finding:
     why, todo = diagnose_error(f"{key} {group[-1].output}")
+    if why == UNEXPLAINED and told is not None:
+        why, todo = told
     return Finding(
         key,
         kind,
@@ -91,6 +107,7 @@ def _finding(kind: str, key: str, group: list[Operation], of: int) -> Finding:
         tuple(sorted({o.source for o in group if o.source})),
         tuple(dict.fromkeys(o.run_id or o.id for o in reversed(group)))[:EVIDENCE],
         group[-1].input,
+        group[-1].output,
         why,
         todo,
     )
@@ -101,4 +118,9 @@ def diagnose_error(text: str) -> tuple[str, str]:
     for pattern, why, todo in RULES:
         if pattern.search(text):
             return why, todo
-    return "No rule knows this failure.", "Read the evidence; `etude runs show RUN` has every step."
+    return UNEXPLAINED, "Read the evidence; `etude runs show RUN` has every step."
+
+
+def is_explained(finding: Finding) -> bool:
+    """Return whether a rule, or a model, explains a finding."""
+    return finding.diagnosis != UNEXPLAINED

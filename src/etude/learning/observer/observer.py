@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude.learning.observer.drafts import find_drafts, write_drafts
 from etude.learning.observer.findings import Finding, find_failures
+from etude.learning.observer.model_diagnosis import Diagnose
 from etude.learning.observer.operations import Operation, read_operations
+from etude.store.diagnoses import StoredDiagnoses
 
 if TYPE_CHECKING:
     from etude.store.base import Store
@@ -26,8 +28,16 @@ _TENANTS = "SELECT DISTINCT tenant FROM runs"
 class OperationObserver:
     """Watches the operations of one tenant."""
 
-    def __init__(self, read: Callable[[], list[Operation]], home: Path, tenant: str = "main") -> None:
+    def __init__(
+        self,
+        read: Callable[[], list[Operation]],
+        home: Path,
+        tenant: str = "main",
+        told: Callable[[], Mapping[tuple[str, str], tuple[str, str]]] = dict,
+        diagnose: Diagnose | None = None,
+    ) -> None:
         self._read, self._home, self._tenant = read, home, tenant
+        self._diagnosed, self._diagnose = told, diagnose
         self._told: dict[tuple[str, str], int] = {}
         """The findings that were reported, each with its count."""
         self.cycles = 0
@@ -40,8 +50,10 @@ class OperationObserver:
     def cycle(self) -> list[Finding]:
         """Read operations; return the findings that are new, or twice as frequent as when they were last told."""
         operations = self._read()
+        if self._diagnose is not None:
+            self._diagnose(find_failures(operations, self._diagnosed()))
         new = []
-        for finding in find_failures(operations):
+        for finding in find_failures(operations, self._diagnosed()):
             key = finding.kind, finding.error_key
             if finding.count >= 2 * self._told.get(key, 0):
                 self._told[key] = finding.count
@@ -52,15 +64,22 @@ class OperationObserver:
         return new
 
 
-def observe(store: Store, home: Path) -> OperationObserver:
+def observe(store: Store, home: Path, diagnose: Diagnose | None = None) -> OperationObserver:
     """Return the observer of a store's tenant."""
-    return OperationObserver(lambda: read_operations(store), home, store.tenant)
+    told = StoredDiagnoses(store).all
+    return OperationObserver(lambda: read_operations(store), home, store.tenant, told, diagnose)
 
 
 @contextlib.contextmanager
-def observing(store: Store, home: Path, every_s: float = EVERY_S) -> Iterator[None]:
+def observing(
+    store: Store,
+    home: Path,
+    every_s: float = EVERY_S,
+    diagnose_for: Callable[[Store], Diagnose | None] = lambda store: None,
+) -> Iterator[None]:
     """Observe all tenants of a store in a thread while the block runs; findings go to the log.
 
+    `diagnose_for` returns how failures of a tenant are diagnosed that no rule explains.
     Nothing that fails here reaches those that are watched: it is logged, and the next cycle tries again.
     """
     stop = threading.Event()
@@ -69,8 +88,10 @@ def observing(store: Store, home: Path, every_s: float = EVERY_S) -> Iterator[No
 
     def cycle() -> None:
         for (tenant,) in store._read(_TENANTS):
-            observer = observers.setdefault(tenant, observe(store.scoped(tenant), home))
-            for f in observer.cycle():
+            if tenant not in observers:
+                scoped = store.scoped(tenant)
+                observers[tenant] = observe(scoped, home, diagnose_for(scoped))
+            for f in observers[tenant].cycle():
                 told = (tenant, f.count, f.of, f.kind, f.diagnosis, f.suggestion)
                 log.warning("tenant %s: %d of %d operations `%s` failed alike: %s %s", *told)
 

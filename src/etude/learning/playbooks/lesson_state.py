@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,6 +21,8 @@ LessonState = Literal["draft", "probation", "active", "quarantined", "retired"]
 SHOWN_STATES = frozenset({"probation", "active", "quarantined"})
 """The states in which a lesson may be shown."""
 LIKELY, UNLIKELY = 0.9, 0.1
+MOST_OF_SOURCE, MOST = 20, 200
+"""The most playbooks of one source, and in all, that may be shown."""
 USELESS_AFTER = 400
 """Events after which a lesson without an effect is retired."""
 
@@ -40,6 +43,11 @@ class Standing:
     def events(self) -> int:
         """The eligible runs whose outcome is known."""
         return self.shown.runs + self.withheld.runs
+
+    @property
+    def benefit(self) -> float:
+        """The posterior mean of the difference that showing it makes; 0 without events."""
+        return self.shown.mean - self.withheld.mean
 
     @property
     def effect(self) -> tuple[float, float, float]:
@@ -113,6 +121,32 @@ def _is_likely(p_harm: float | None) -> bool:
 def promotable(standings: Mapping[str, Standing]) -> set[str]:
     """Return the lessons of a library that may be called helpful together: with more lessons, each needs more."""
     return discoveries({name: s.log_e_help for name, s in standings.items() if s.state != "draft"})
+
+
+def sample_benefit(standing: Standing, chance: random.Random) -> float:
+    """Return a sample of the difference that showing a lesson makes, from its posterior (Thompson sampling)."""
+    shown, withheld = (
+        chance.betavariate(arm.successes + 1, arm.runs - arm.successes + 1)
+        for arm in (standing.shown, standing.withheld)
+    )
+    return shown - withheld
+
+
+def over_cap(standings: Mapping[str, Standing], sources: Mapping[str, str]) -> set[str]:
+    """Return the lessons that a library has no room for: those with the lowest posterior benefit leave.
+
+    Among equals the one with the most events leaves, because those with few may only lack evidence.
+    """
+    ranked = sorted(standings, key=lambda name: (-standings[name].benefit, standings[name].events, name))
+    kept: dict[str, int] = {}
+    dropped = set()
+    for name in ranked:
+        source = sources.get(name, "")
+        if kept.get(source, 0) >= MOST_OF_SOURCE or sum(kept.values()) >= MOST:
+            dropped.add(name)
+        else:
+            kept[source] = kept.get(source, 0) + 1
+    return dropped
 
 
 @dataclass(frozen=True)

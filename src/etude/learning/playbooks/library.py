@@ -1,7 +1,8 @@
 """The playbooks of a tenant: folders with a SKILL.md each, shown by a coin, and kept while they do no harm.
 
 The text is the file, so a person's edit is a new version, whose effect is measured anew. A file that a person put there
-counts as approved: it is active until its effect says otherwise. Nothing is rewritten.
+counts as approved: it is active until its effect says otherwise. A draft that replays admitted is on probation until
+its effect is proven. Nothing is rewritten.
 """
 
 from __future__ import annotations
@@ -9,18 +10,28 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import random
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etude.errors import Conflict, Invalid, NotFound
 from etude.learning.evidence import CoinEvent
-from etude.learning.playbooks.lesson_state import Standing, fold_events, show_probability
-from etude.playbook import LARGEST, Playbook, parse_metadata, parse_playbook
+from etude.learning.playbooks.lesson_state import (
+    MOST_OF_SOURCE,
+    Standing,
+    fold_events,
+    over_cap,
+    promotable,
+    sample_benefit,
+    show_probability,
+)
+from etude.playbook import LARGEST, Definition, Playbook, find_definitions, parse_metadata, parse_playbook
 from etude.store.lessons import Exposure, LessonChange, StoredLessons
 from etude.tools.table_ranking import words
 
@@ -28,8 +39,12 @@ if TYPE_CHECKING:
     from etude.store.base import Store
 
 MOST_SHOWN = 2
-CHARS = 2000
-"""Characters of one playbook that a model is shown."""
+MOST_IF_COMPLEX, COMPLEX = 3, 25
+"""One more is shown for a question of more than this many words."""
+CHARS = 2400
+"""Characters of playbooks that a model is shown, which are about 600 tokens."""
+CROWD_S = 60.0
+"""How long it is remembered which playbooks a large library has no room for."""
 DRAFTS = ".drafts"
 """The folder of drafts, beside those of playbooks."""
 DECISION = "DECISION"
@@ -53,6 +68,8 @@ class Lesson:
     """The only source that it is for; `metadata.source`."""
     pinned: bool = False
     """Whether it is always shown; `metadata.pinned`, or by `pin`."""
+    definitions: tuple[Definition, ...] = ()
+    """What its words mean in questions; `metadata.means`, or sentences of its text."""
 
     @property
     def name(self) -> str:
@@ -103,6 +120,8 @@ class PlaybookLibrary:
         self._folder = home / "playbooks" / store.tenant
         self._known: dict[tuple[str, str], tuple[int, Standing]] = {}
         """Standings by name and version, with the number of exposures that they were computed from."""
+        self._crowd: tuple[float, Mapping[str, str], frozenset[str]] = 0.0, {}, frozenset()
+        """When it was computed, for which versions, and the playbooks that there is no room for."""
 
     def lessons(self) -> list[Lesson]:
         """Return the playbooks by name. A file that is not a playbook is left out, and the log says why."""
@@ -129,22 +148,30 @@ class PlaybookLibrary:
 
     def entries(self) -> list[LessonEntry]:
         """Return the playbooks with their states and effects."""
-        return [self._entry(lesson) for lesson in self.lessons()]
+        lessons = self.lessons()
+        return [self._entry(lesson, lessons) for lesson in lessons]
 
     def entry(self, name: str) -> LessonEntry:
         """Return one playbook."""
-        for lesson in self.lessons():
+        lessons = self.lessons()
+        for lesson in lessons:
             if lesson.name == name:
-                return self._entry(lesson)
+                return self._entry(lesson, lessons)
         raise NotFound(f"There is no playbook `{name[:100]}`.", hint="`etude playbooks list` shows them.")
 
-    def _entry(self, lesson: Lesson) -> LessonEntry:
+    def _entry(self, lesson: Lesson, lessons: Sequence[Lesson]) -> LessonEntry:
         eligible, shown = self._lessons.count(lesson.name, lesson.version)
-        return LessonEntry(lesson, self._standing(lesson), eligible, shown)
+        return LessonEntry(lesson, self._standing(lesson, lessons), eligible, shown)
 
     def approved(self) -> list[Playbook]:
         """Return the playbooks that are not retired."""
         return [e.lesson.playbook for e in self.entries() if e.standing.state != "retired"]
+
+    def definitions(self, source: str | None) -> list[Definition]:
+        """Return the meanings of words for questions on a source, from playbooks that are active or pinned."""
+        lessons = self.lessons()
+        defining = (x for x in lessons if x.definitions and x.source in (None, source))
+        return [d for x in defining if self._standing(x, lessons).state == "active" for d in x.definitions]
 
     def history(self, name: str) -> Sequence[LessonChange]:
         """Return the changes of a playbook, oldest first."""
@@ -156,27 +183,63 @@ class PlaybookLibrary:
         lesson = self.entry(name).lesson
         return self._lessons.exposures(lesson.name, lesson.version)
 
-    def _standing(self, lesson: Lesson) -> Standing:
+    def _standing(self, lesson: Lesson, lessons: Sequence[Lesson]) -> Standing:
+        """Return the state of one of the playbooks: what people asked for, and what its exposures say."""
         changes = [c for c in self._lessons.changes(lesson.name) if c.version == lesson.version]
+        standing = self._measured(lesson)
+        asked = [c for c in changes if c.change in ("retired", "pinned")]
+        if asked and asked[-1].change == "retired":
+            return replace(standing, state="retired", reason=asked[-1].reason)
+        if asked and asked[-1].change == "pinned":
+            return replace(standing, state="active", reason=asked[-1].reason)
+        if not lesson.pinned and lesson.name in self._crowded(lessons):
+            reason = "the library is full, and this one has the lowest benefit"
+            return replace(standing, state="retired", reason=reason)
+        promoted = any(c.change == "promoted" for c in changes)
+        proven = standing.state == "active" and (promoted or lesson.name in self._proven(lessons))
+        admitted = next((c for c in changes if c.change == "admitted"), None)
+        if standing.state == "active" and not proven:
+            # With more playbooks in a library, each needs more evidence (e-BH).
+            standing = replace(standing, state="probation")
+        if admitted is not None and standing.state == "probation":
+            return replace(standing, reason=f"admitted: {admitted.reason}")
+        # A person approved the file, so it stays although its effect is not measured yet.
+        if admitted is None and (standing.state == "probation" or standing.reason.startswith("no effect")):
+            return replace(standing, state="active", reason="a person approved it")
+        last = changes[-1].change if changes else None
+        if standing.state in ("retired", "quarantined") and last != standing.state:
+            self._lessons.add_change(lesson.name, lesson.version, standing.state, standing.reason, "")
+        if proven and not promoted:
+            self._lessons.add_change(lesson.name, lesson.version, "promoted", standing.reason, "")
+        return standing
+
+    def _measured(self, lesson: Lesson) -> Standing:
+        """Return what the exposures of a playbook alone say about it."""
         exposures = self._lessons.exposures(lesson.name, lesson.version)
         key = lesson.name, lesson.version
         known = self._known.get(key)
         if known is None or known[0] != len(exposures):
             standing = fold_events(CoinEvent(e.q, e.shown, e.success, e.family) for e in exposures)
             self._known[key] = known = (len(exposures), standing)
-        standing = known[1]
-        asked = [c for c in changes if c.change in ("retired", "pinned")]
-        if asked and asked[-1].change == "retired":
-            return replace(standing, state="retired", reason=asked[-1].reason)
-        if asked and asked[-1].change == "pinned":
-            return replace(standing, state="active", reason=asked[-1].reason)
-        # A person approved the file, so it stays although its effect is not measured yet.
-        if standing.state == "probation" or standing.reason.startswith("no effect"):
-            return replace(standing, state="active", reason="a person approved it")
-        last = changes[-1].change if changes else None
-        if standing.state in ("retired", "quarantined") and last != standing.state:
-            self._lessons.add_change(lesson.name, lesson.version, standing.state, standing.reason, "")
-        return standing
+        return known[1]
+
+    def _proven(self, lessons: Sequence[Lesson]) -> set[str]:
+        """Return the playbooks whose benefit is proven in view of how many there are."""
+        return promotable({lesson.name: self._measured(lesson) for lesson in lessons})
+
+    def _crowded(self, lessons: Sequence[Lesson]) -> frozenset[str]:
+        """Return the playbooks that the library has no room for. Those that are pinned need no room."""
+        lessons = [lesson for lesson in lessons if not lesson.pinned]
+        if len(lessons) <= MOST_OF_SOURCE:
+            return frozenset()
+        at, versions, crowded = self._crowd
+        now = {lesson.name: lesson.version for lesson in lessons}
+        if versions != now or time.monotonic() - at > CROWD_S:
+            standings = {lesson.name: self._measured(lesson) for lesson in lessons}
+            alive = {name: s for name, s in standings.items() if s.state != "retired"}
+            crowded = frozenset(over_cap(alive, {lesson.name: lesson.source or "" for lesson in lessons}))
+            self._crowd = time.monotonic(), now, crowded
+        return crowded
 
     # Changes by people.
 
@@ -201,6 +264,13 @@ class PlaybookLibrary:
         if pin:
             self.pin(lesson.name)
         return self.entry(lesson.name).lesson
+
+    def add_text(self, text: str, pin: bool = False) -> LessonEntry:
+        """Add the text of a SKILL.md to the library. Another playbook of that name is replaced."""
+        with tempfile.TemporaryDirectory(prefix="etude-playbook-") as folder:
+            file = Path(folder, "SKILL.md")
+            file.write_text(text, encoding="utf-8", newline="")
+            return self.entry(self.add(file, pin).name)
 
     def pin(self, name: str, reason: str = "somebody asked for it") -> LessonEntry:
         """Always show a playbook that matches, without a coin. This also brings back a retired one."""
@@ -237,17 +307,20 @@ class PlaybookLibrary:
             raise NotFound(f"There is no draft `{name[:100]}`.", hint="`etude playbooks drafts` lists them.")
         return found
 
+    def admit_draft(self, name: str, evidence: str) -> LessonEntry:
+        """Make a playbook of a draft that helped in replays. It is on probation until its effect is proven."""
+        lesson = self.accept_draft(name).lesson
+        self._lessons.add_change(lesson.name, lesson.version, "admitted", evidence, "")
+        return self.entry(lesson.name)
+
     def accept_draft(self, name: str) -> LessonEntry:
         """Make a playbook of a draft."""
         draft = self.draft(name)
         if any(lesson.name == draft.name for lesson in self.lessons()):
             raise Conflict(f"There is a playbook `{draft.name}` already.", hint="Edit it, or refuse the draft.")
-        with tempfile.TemporaryDirectory(prefix="etude-draft-") as folder:
-            file = Path(folder, "SKILL.md")
-            file.write_text(draft.text.replace("  state: draft\n", "", 1), encoding="utf-8", newline="")
-            lesson = self.add(file)
+        entry = self.add_text(_without_state(draft.text))
         (draft.folder / DECISION).write_text("accepted", encoding="utf-8")
-        return self.entry(lesson.name)
+        return entry
 
     def refuse_draft(self, name: str, reason: str = "") -> DraftFile:
         """Refuse a draft. It stays on record, so that the observer does not write it again."""
@@ -261,30 +334,68 @@ class PlaybookLibrary:
     def choose(self, question: str, source: str | None, run_id: str) -> list[str]:
         """Return the texts to show for a question, and note for which playbooks the coin was flipped.
 
-        At most two are candidates: they match by trigger, then by words. Only then is each coin flipped, so that its
-        probability is the true one. The coin of a run is always the same.
+        Two are candidates, or three for a long question: pinned ones first, then by trigger, by words, and by a sample
+        of their benefit. Only then is each coin flipped, so that its probability is the true one. The sample and the
+        coin of a run are always the same.
         """
-        asked = question.casefold()
-        content = set(words(question))
-        ranked = []
-        for lesson in self.lessons():
-            if lesson.source is not None and lesson.source != source:
-                continue
-            triggered = any(phrase in asked for phrase in lesson.trigger)
-            shared = len(content & set(words(f"{lesson.name} {lesson.playbook.description}")))
-            if triggered or (not lesson.trigger and shared >= SHARED_WORDS):
-                standing = self._standing(lesson)
-                if standing.state != "retired":
-                    ranked.append((not triggered, -shared, -standing.effect[0], lesson.name, lesson, standing))
         shown = []
-        for *_, lesson, standing in sorted(ranked, key=lambda item: item[:4])[:MOST_SHOWN]:
-            q = 1.0 if lesson.pinned else show_probability(standing)
+        for candidate in self._candidates(question, source, run_id):
+            lesson = candidate.lesson
+            q = 1.0 if lesson.pinned else show_probability(candidate.standing)
             shows = flip(run_id, lesson.name, lesson.version) < q
             if not lesson.pinned:
-                self._lessons.add_event(lesson.name, lesson.version, run_id, source or "", q, shows)
+                self._lessons.add_event(lesson.name, lesson.version, run_id, source or "", q, shows, candidate.why)
             if shows:
-                shown.append(f"{lesson.name}: {lesson.playbook.description}\n{lesson.playbook.text}"[:CHARS])
+                shown.append(_shown_text(lesson))
         return shown
+
+    def _candidates(self, question: str, source: str | None, run_id: str) -> list[_Candidate]:
+        """Return the playbooks that a coin is flipped for, best first, each with the reason."""
+        asked, content = question.casefold(), set(words(question))
+        found = []
+        lessons = self.lessons()
+        for lesson in lessons:
+            if lesson.source is not None and lesson.source != source:
+                continue
+            phrase = max((p for p in lesson.trigger if p in asked), key=len, default="")
+            shared = content & set(words(f"{lesson.name} {lesson.playbook.description}"))
+            if not phrase and (lesson.trigger or len(shared) < SHARED_WORDS):
+                continue
+            standing = self._standing(lesson, lessons)
+            if standing.state == "retired":
+                continue
+            chance = random.Random(f"{run_id}:{lesson.name}:{lesson.version}")  # noqa: S311 - not a secret
+            sample = sample_benefit(standing, chance)
+            rank = (not lesson.pinned, -len(phrase.split()), -len(shared), -sample)
+            why = f"trigger `{phrase}`" if phrase else f"words {', '.join(sorted(shared))}"
+            found.append((rank, _Candidate(lesson, standing, f"{why}; sampled benefit {sample:+.2f}")))
+        found.sort(key=lambda item: item[0])
+        most = MOST_IF_COMPLEX if len(question.split()) > COMPLEX else MOST_SHOWN
+        chosen: list[_Candidate] = []
+        left = CHARS
+        for number, (_, candidate) in enumerate(found[:most], 1):
+            left -= len(_shown_text(candidate.lesson))
+            if chosen and left < 0:
+                break
+            chosen.append(replace(candidate, why=f"{candidate.why}; rank {number} of {len(found)}"))
+        return chosen
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A playbook that matches a question."""
+
+    lesson: Lesson
+    standing: Standing
+    why: str
+
+
+def _shown_text(lesson: Lesson) -> str:
+    return f"{lesson.name}: {lesson.playbook.description}\n{lesson.playbook.text}"[:CHARS]
+
+
+def _without_state(text: str) -> str:
+    return text.replace("  state: draft\n", "", 1)
 
 
 def flip(*of: str) -> float:
@@ -302,11 +413,13 @@ def read_lesson(file: Path) -> Lesson:
     phrases = (trigger,) if isinstance(trigger, str) else tuple(str(t) for t in trigger or ())
     source = metadata.get("source") or None
     version = hashlib.sha256(text.encode()).hexdigest()[:12]
+    triggers = tuple(phrase.casefold().strip() for phrase in phrases if phrase.strip())
     return Lesson(
         playbook,
         version,
         file.parent,
-        tuple(phrase.casefold().strip() for phrase in phrases if phrase.strip()),
+        triggers,
         str(source) if source is not None else None,
         metadata.get("pinned") in (True, "true"),
+        tuple(find_definitions(playbook, metadata.get("means"), triggers)),
     )

@@ -13,7 +13,7 @@ import { EditPage, EDIT_SHAPES } from "./edit";
 import { PlaybookPage } from "./playbook";
 import type { CurvePoint, Draft, Edit, Finding, Playbook } from "./types";
 
-export const STATE_SHAPES: Record<Playbook["state"], Shape> = { pinned: "good", active: "good", quarantined: "ask", retired: "off" };
+export const STATE_SHAPES: Record<Playbook["state"], Shape> = { pinned: "good", active: "good", probation: "ask", quarantined: "ask", retired: "off" };
 
 export function LearningView({ kind, name }: { kind: string | null; name: string | null }) {
   const playbooks = useList<Playbook>("/playbooks?retired=true");

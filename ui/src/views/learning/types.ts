@@ -5,7 +5,7 @@ export interface Playbook {
   description: string;
   text: string;
   version: string;
-  state: "pinned" | "active" | "quarantined" | "retired";
+  state: "pinned" | "active" | "probation" | "quarantined" | "retired";
   reason: string;
   eligible: number;
   shown: number;
@@ -15,7 +15,7 @@ export interface Playbook {
 
 export interface PlaybookChange {
   version: string;
-  change: "added" | "edited" | "pinned" | "retired" | "quarantined";
+  change: "added" | "edited" | "admitted" | "promoted" | "pinned" | "retired" | "quarantined";
   reason: string;
   at: string;
   /** The whole SKILL.md of this version, if the change made one. */
@@ -27,6 +27,8 @@ export interface Exposure {
   run_id: string;
   shown: boolean;
   success: boolean;
+  /** Why it was a candidate. */
+  why: string;
 }
 
 export interface Draft {

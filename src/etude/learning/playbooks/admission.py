@@ -1,0 +1,122 @@
+"""Admission of a draft: questions that were asked before are asked again without and with it, by the same model.
+
+A draft is admitted only if it makes the runs that it came from better, and breaks none of several that succeeded. This
+is the bar for being tried; whether it helps is then measured by the coin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etude.entities import RunFilter
+from etude.errors import Invalid, NotFound
+from etude.learning.playbooks.lesson_state import ReplayTrial, admit
+from etude.learning.playbooks.library import DraftFile, flip
+from etude.playbook import parse_metadata
+
+if TYPE_CHECKING:
+    from etude.entities import Run
+    from etude.store.base import Store
+
+SEEDS = 2
+"""How often each question that a draft came from is asked in each arm."""
+ORIGINS = 2
+"""The questions that a draft came from that are asked again."""
+PASSING = 5
+"""Other questions on the same source, which succeeded, that are asked again."""
+LOOKED = 500
+"""The newest runs among which those are looked for."""
+
+
+@dataclass(frozen=True)
+class ReplayedAnswer:
+    """The answer to an earlier question, asked again."""
+
+    succeeded: bool
+    steps: int
+    result: object = None
+    """Its rows, in a form that is equal for equal results."""
+
+
+Replay = Callable[[str, str | None, str | None], ReplayedAnswer]
+"""Asks a question on a source again, with the SKILL.md of a draft, or without one."""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Whether a draft is admitted, and the questions that say so."""
+
+    refused: str | None
+    """Why it is not; None if it is."""
+    origin: tuple[ReplayTrial, ...]
+    passing: tuple[ReplayTrial, ...]
+
+    @property
+    def evidence(self) -> str:
+        """The trials in a sentence."""
+        better = sum(t.improves for t in self.origin)
+        fine = sum(t.before and t.after for t in self.passing)
+        others = f"{fine} of {len(self.passing)} others fine"
+        return f"better in {better} of {len(self.origin)} replays of its own runs, {others}"
+
+
+def try_draft(
+    store: Store, draft: DraftFile, replay: Replay, say: Callable[[str], None] = lambda text: None
+) -> Admission:
+    """Ask the questions of a draft, and others that succeeded, without and with it."""
+    origins = _origins(store, draft)
+    others = _others(store, origins)
+    trials = [
+        _compare(seed * len(origins) + n, run, draft.text, replay, say)
+        for seed in range(SEEDS)
+        for n, run in enumerate(origins)
+    ]
+    # If it helps none of its own runs, the others need not be asked.
+    helps = any(t.improves for t in trials)
+    passing = [_compare(n, run, draft.text, replay, say) for n, run in enumerate(others)] if helps else []
+    return Admission(admit(trials, passing), tuple(trials), tuple(passing))
+
+
+def _origins(store: Store, draft: DraftFile) -> list[Run]:
+    found = []
+    for run_id in parse_metadata(draft.text).get("runs") or ():
+        try:
+            run = store.run(str(run_id))
+        except NotFound:
+            continue
+        if run.kind == "ask" and run.model != "offline":
+            found.append(run)
+    if not found:
+        raise Invalid(
+            f"None of the runs of draft `{draft.name}` is a question to a model, so nothing can be asked again.",
+            hint=f"Read it, then `etude playbooks accept {draft.name}` or `refuse` it.",
+        )
+    by_text = {run.text: run for run in found}
+    return list(by_text.values())[:ORIGINS]
+
+
+def _others(store: Store, origins: Sequence[Run]) -> list[Run]:
+    """Return questions on the same source that succeeded, chosen by lot that is always the same."""
+    asked = {run.text for run in origins}
+    listed = store.runs(RunFilter(kind="ask", status="succeeded", source=origins[0].source), LOOKED).items
+    texts = {run.text: run.id for run in listed if run.text not in asked}
+    found: list[Run] = []
+    for run_id in sorted(texts.values(), key=lambda run_id: flip("admission", run_id)):
+        run = store.run(run_id)
+        if run.model != "offline":
+            found.append(run)
+        if len(found) == PASSING:
+            break
+    return found
+
+
+def _compare(seed: int, run: Run, text: str, replay: Replay, say: Callable[[str], None]) -> ReplayTrial:
+    before, after = replay(run.text, run.source, None), replay(run.text, run.source, text)
+    # A success with another result than without the draft is not the same answer.
+    same = not before.succeeded or after.result == before.result
+    trial = ReplayTrial(seed, before.succeeded, after.succeeded and same, before.steps, after.steps)
+    outcome = {True: "succeeds", False: "fails"}
+    say(f"{run.text[:80]}: {outcome[trial.before]} without, {outcome[trial.after]} with it")
+    return trial
