@@ -34,7 +34,7 @@ QUESTIONS: dict[str, str] = {
     "Number of orders by channel": "SELECT channel, count(*) FROM orders GROUP BY 1",
     "Orders by channel": "SELECT channel, count(*) FROM orders GROUP BY 1",
     "distribution of status": "SELECT status, count(*) FROM orders GROUP BY 1",
-    "spread of prices": "SELECT min(price), median(price), max(price) FROM products",
+    "spread of prices": "SELECT min(price), median(price), max(price), stddev(price) FROM products",
     "How many missing values in email?": "SELECT count(*) FROM customers WHERE email IS NULL",
     "Show all information about customers": "SELECT * FROM customers",
     "List the products in descending order of price": (
@@ -104,7 +104,8 @@ QUESTIONS: dict[str, str] = {
         "GROUP BY ALL HAVING count(*) > 20"
     ),
     "Which cities do customers in SE live in?": "SELECT DISTINCT city FROM customers WHERE country = 'SE'",
-    "What are the categories of products?": "SELECT DISTINCT category FROM products",
+    "What are the categories of products?": "SELECT name, category FROM products",
+    "What are the different categories of products?": "SELECT DISTINCT category FROM products",
     # order, top and most
     "What are the top 5 products by price?": (
         "SELECT name, product_id, price FROM products ORDER BY price DESC LIMIT 5"
@@ -232,5 +233,44 @@ QUESTIONS: dict[str, str] = {
     "What is the price of the product with the most order lines?": (
         "SELECT price, count(*) FROM order_lines JOIN products p USING (product_id) GROUP BY p.product_id, price "
         "ORDER BY 2 DESC LIMIT 1"
+    ),
+    # what is sold, and rates
+    "best selling product": (
+        "SELECT p.name, p.product_id, sum(quantity) FROM order_lines JOIN products p USING (product_id) GROUP BY ALL "
+        "ORDER BY 3 DESC LIMIT 1"
+    ),
+    "top 3 best-selling categories": (
+        "SELECT category, sum(quantity) FROM order_lines JOIN products USING (product_id) GROUP BY 1 "
+        "ORDER BY 2 DESC LIMIT 3"
+    ),
+    "Which product sold the most units?": (
+        "SELECT p.name, p.product_id, sum(quantity) FROM order_lines JOIN products p USING (product_id) GROUP BY ALL "
+        "ORDER BY 3 DESC LIMIT 1"
+    ),
+    "return rate by channel": "SELECT channel, 100 * avg((status = 'returned')::int) FROM orders GROUP BY 1",
+    "cancellation rate": "SELECT 100 * avg((status = 'cancelled')::int) FROM orders",
+    # statistics
+    "90th percentile of the amount of orders": "SELECT quantile_cont(amount, 0.9) FROM orders",
+    "quartiles of prices": "SELECT quantile_cont(price, 0.25), median(price), quantile_cont(price, 0.75) FROM products",
+    "standard deviation of the price by category": "SELECT category, stddev(price) FROM products GROUP BY 1",
+    "correlation between quantity and unit price": "SELECT corr(quantity, unit_price) FROM order_lines",
+    "distribution of amounts": (
+        "SELECT min(amount), quantile_cont(amount, 0.25), median(amount), quantile_cont(amount, 0.75), max(amount) "
+        "FROM orders"
+    ),
+    "outliers in price": (
+        "SELECT name, product_id, price FROM products, (SELECT quantile_cont(price, 0.25) AS low, "
+        "quantile_cont(price, 0.75) AS high FROM products) WHERE price > high + 1.5 * (high - low)"
+    ),
+    "missing values in customers": "SELECT count(*) - count(COLUMNS(*)) FROM customers",
+    "number of orders in 2024 vs 2025": (
+        "SELECT date_trunc('year', ordered), count(*) FROM orders WHERE year(ordered) IN (2024, 2025) GROUP BY 1"
+    ),
+    "compare the number of web and app orders": (
+        "SELECT channel, count(*) FROM orders WHERE channel IN ('web', 'app') GROUP BY 1"
+    ),
+    "Which customer has the most orders in each country?": (
+        "FROM (SELECT country, name, customer_id, count(*) AS n FROM orders JOIN customers USING (customer_id) "
+        "GROUP BY ALL) QUALIFY rank() OVER (PARTITION BY country ORDER BY n DESC) = 1"
     ),
 }

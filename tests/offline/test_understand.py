@@ -135,6 +135,39 @@ def test_a_follow_up_changes_the_question_before(chain: tuple[str, ...], shop: V
     assert same(run(found, shop, ask), ask(CHAINS[chain])), found.reading
 
 
+def test_a_share_of_the_first_groups_is_a_share_of_all(shop: Vocabulary, ask: Ask) -> None:
+    top = read("Top 2 channels by number of orders", shop)
+    found = read("as a share", shop, top)
+    whole = "SELECT channel, count(*) / sum(count(*)) OVER () FROM orders WHERE channel IS NOT NULL GROUP BY 1"
+    assert same(run(found, shop, ask), ask(f"{whole} ORDER BY 2 DESC LIMIT 2")), found.reading
+    assert "the first 2" in found.reading
+
+
+def test_names_that_differ_only_in_blanks_are_told(shop: Vocabulary, ask: Ask) -> None:
+    ((differ,),) = ask("SELECT count(DISTINCT city) - count(DISTINCT lower(trim(city))) FROM customers")
+    assert differ > 0
+    for question in ("How many distinct cities do customers live in?", "Number of customers per city"):
+        assert any(
+            note.startswith(f"{differ} of the ") and "`customers.city`" in note and "only in blanks or case" in note
+            for note in read(question, shop).reasons
+        )
+    assert not read("Number of customers per country", shop).reasons
+
+
+def test_the_highest_of_many_is_asked_back(shop: Vocabulary, ask: Ask) -> None:
+    found = understand("Which product has the highest quantity?", shop, today=TODAY)
+    assert isinstance(found, Clarification)
+    assert [c.label for c in found.choices] == ["the sum of `quantity` for each", "the highest `quantity` of each"]
+    for choice, fold in (("1", "sum"), ("the highest", "max")):
+        taken = take_choice(found, choice)
+        assert isinstance(taken, Understanding)
+        expected = (
+            f"FROM (SELECT p.name, p.product_id, {fold}(quantity) AS n FROM order_lines JOIN products p "
+            "USING (product_id) GROUP BY ALL) QUALIFY rank() OVER (ORDER BY n DESC) = 1"
+        )
+        assert same(run(taken, shop, ask), ask(expected)), taken.reading
+
+
 @pytest.mark.parametrize(
     "question",
     [
@@ -188,6 +221,24 @@ def test_a_refusal_names_three_questions_that_it_answers(question: str, shop: Vo
     assert found.reason
     assert len(found.nearest) == 3
     assert all(isinstance(understand(near, shop, today=TODAY), Understanding) for near in found.nearest)
+
+
+def test_suggestions_are_about_the_words_that_were_understood(shop: Vocabulary) -> None:
+    found = understand("Which happy products have a price?", shop, today=TODAY)
+    assert isinstance(found, Refusal)
+    assert found.nearest == (
+        "What is the average price of products?",
+        "What are the top 5 products by price?",
+        "How many products are there for each category?",
+    )
+
+
+def test_suggestions_without_a_table_are_about_several(shop: Vocabulary) -> None:
+    found = understand("purple elephants", shop, today=TODAY)
+    assert isinstance(found, Refusal)
+    tables = ("customers", "orders", "products", "order lines")
+    assert len({next(t for t in tables if t in near) for near in found.nearest}) > 1
+    assert len({near.split()[2] for near in found.nearest}) > 1
 
 
 @pytest.mark.parametrize(

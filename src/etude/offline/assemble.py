@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from etude.offline.join_tree import Tree, column_ref, fit_length
-from etude.offline.joins import find_paths, leads_to_one
+from etude.offline.joins import find_paths, hops_of, leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
 from etude.offline.part_references import ADDING, connect_parts
 from etude.offline.phrase_index import Meaning
-from etude.offline.question_parts import Condition, Measure, Name, Question, Rank, Threshold
+from etude.offline.question_parts import Condition, Direction, Fn, Measure, Name, Question, Rank, Threshold
 from etude.offline.ratios import Ratios
-from etude.offline.resolve import TECHNICAL, Ambiguous, Unresolved, is_numeric, sorts_as_numbers
+from etude.offline.resolve import MONEY, TECHNICAL, Ambiguous, Unresolved, is_numeric, sorts_as_numbers
 from etude.offline.units import check_unit, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.vocabulary_names import without_schema
@@ -60,8 +60,14 @@ def assemble_plan(question: Question, vocabulary: Vocabulary) -> Assembled:
     return _Builder(question, vocabulary).build()
 
 
+MOST_GAPS = 100
+"""At most this many columns are looked at for missing values."""
 MOST_COLUMNS = 12
 """At most this many columns show a row that has no name."""
+SALES = "!sales"
+"""Stands for what is sold, among the attributes that an adjective implies."""
+TAKE_SUM, TAKE_BEST = ("the sum", ""), ("the best", "")
+"""Choices of a question back, in the form of a table and a column that were chosen."""
 _LONGEST = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
 """At most this many days lie between the starts of two adjacent periods."""
 
@@ -70,13 +76,17 @@ class _Builder(Ratios):
     """Builds the kinds of plans: groups, lists, averages of counts; `Ratios` builds the ratios."""
 
     def build(self) -> Assembled:
+        self._choose_sales()
+        self._take_fold()
         question = self.question
         self._check_compounds()
         self._check_verbs()
         self._check_units()
         if question.change and (question.ratio or question.shares or not any(g.name is None for g in question.groups)):
             raise Unresolved("A change needs a period; say, for example, per month.")
-        if question.ratio is not None:
+        if question.gaps:
+            plan = self._gaps()
+        elif question.ratio is not None:
             self._refuse(rank=question.rank, condition=question.thresholds)
             over = question.ratio.upper.thresholds or question.ratio.lower.thresholds
             plan = self._ratio_over() if over else self._ratio()
@@ -89,6 +99,59 @@ class _Builder(Ratios):
         else:
             plan = self._listing()
         return Assembled(plan, self._reading(), (*question.notes, *self.notes, *self.resolver.notes))
+
+    def _choose_sales(self) -> None:
+        """`the best selling product`: rank by the units sold, or by the amount; by the rows if there is no number."""
+        rank, anchor = self.question.rank, self.resolver.anchor
+        if rank is None or rank.by is not None or SALES not in rank.implied:
+            return
+        below = [hop.to_table for hop in hops_of(self.vocabulary).get(anchor, ()) if hop.back]
+        tables = [self.vocabulary.table(name) for name in dict.fromkeys((anchor, *below))]
+        numbers = [c for table in tables for c in table.columns if is_numeric(c)]
+        units = [
+            c for c in numbers if {"quantity", "unit", "units", "sold", "copy"} & {*c.words} and not MONEY & {*c.words}
+        ]
+        amounts = [c for c in numbers if {"amount", "revenue", "sale", "turnover", "total"} & {*c.words} - {"price"}]
+        found = list(dict.fromkeys((*units, *amounts)))
+        chosen = [c for c in found if (c.table, c.name) in self.prefer]
+        if len(found) > 1 and not chosen:
+            raise Ambiguous(rank.text, [Meaning(c.table, c.name) for c in found])
+        if found:
+            column = (chosen or found)[0]
+            name = Name(rank.text, (Meaning(column.table, column.name),))
+            by = Measure("sum", name, text=rank.text)
+            self.notes.append(f"`{rank.text}` is read as the highest sum of `{column.table}.{column.name}`.")
+        else:
+            sold = [table for table in tables[1:] if {*table.words} & {"sale", "order", "purchase", "invoice", "line"}]
+            if len(sold) != 1:
+                raise Unresolved(f"It is not clear which number says what is `{rank.text}`.")
+            by = Measure("count", Name(rank.text, (Meaning(sold[0].name),)), text=rank.text)
+            self.notes.append(f"`{rank.text}` is read as the most `{sold[0].name}`.")
+        self.question = replace(self.question, rank=replace(rank, by=by))
+
+    def _take_fold(self) -> None:
+        """Apply the choice between the sum and the highest of several numbers that each row of the subject has."""
+        rank = self.question.rank
+        fn: Fn | None = "sum" if TAKE_SUM in self.prefer else "max" if TAKE_BEST in self.prefer else None
+        if rank is None or fn is None or isinstance(rank.by, Measure):
+            return
+        column = self._rank_column(rank, self.vocabulary.table(self.resolver.anchor))
+        if fn == "max" and not _descends(rank, column):
+            fn = "min"
+        by = Measure(fn, Name(rank.text, (Meaning(column.table, column.name),)), text=rank.text)
+        direction: Direction = "desc" if _descends(rank, column) else "asc"
+        self.question = replace(self.question, rank=replace(rank, by=by, direction=direction))
+
+    def _ask_fold(self, rank: Rank, column: KnownColumn) -> Ambiguous:
+        """Return the question whether the sum or the highest of several numbers ranks."""
+        best = "highest" if _descends(rank, column) else "lowest"
+        return Ambiguous(
+            rank.text,
+            choices=(
+                (f"the sum of `{column.name}` for each", TAKE_SUM),
+                (f"the {best} `{column.name}` of each", TAKE_BEST),
+            ),
+        )
 
     def _check_units(self) -> None:
         """Refuse `in dollars` of a column that does not hold dollars; note it if nothing says so."""
@@ -125,6 +188,23 @@ class _Builder(Ratios):
         text = ", ".join(piece for piece in self.said if piece)
         return text[:1].upper() + text[1:] + "."
 
+    def _gaps(self) -> QueryPlan:
+        """`missing values per column`: for each column of a table, the rows without a value."""
+        question, table = self.question, self.vocabulary.table(self.resolver.anchor)
+        others = [p for p in question.requested if p is not question.subject]
+        self._refuse(noun=others or question.context or question.loose, group=question.groups, rank=question.rank)
+        self._refuse(condition=question.thresholds or question.absences, order=question.ordering, number=question.top)
+        tree = self._tree(table.name)
+        where = self._where(tree)
+        columns = table.columns[:MOST_GAPS]
+        measures = [
+            Aggregate(fn="count", filter=NullTest(column=column_ref(c), op="is null"), alias=fit_length(c.name))
+            for c in columns
+        ]
+        listed = ", ".join(f"`{c.name}`" for c in columns)
+        self.said.insert(0, f"number of missing values of `{table.name}` in {listed}")
+        return self._plan(tree, (), where, (), measures, [], [], None)
+
     def _is_grouped(self) -> bool:
         question = self.question
         parts = [p for p in (*question.requested, *question.asked) if isinstance(p, Measure)]
@@ -136,6 +216,10 @@ class _Builder(Ratios):
         grouped = bool(question.thresholds) or any(not self._measured(part).raw for part in parts)
         if not grouped and parts and question.groups:
             grouped = not self._keyed_groups()
+        if not grouped and isinstance(rank, Measure) and rank.fn == "count":
+            # "Which product sold the most units": each has many, and the most of something is a sum.
+            column = self._measured(rank).column
+            grouped = column is not None and not self._tree(self.resolver.anchor).reaches_one(column.table)
         alone = all(isinstance(part, Measure) for part in question.requested) and not question.rank
         if not grouped and parts and alone and not question.groups and not question.ordering:
             # "How many units were sold" asks for their sum, not for a list of quantities.
@@ -245,6 +329,8 @@ class _Builder(Ratios):
         if rank is not None and ranked is None and ordering is None:
             raise Unresolved(f"It is not clear what `{rank.text}` refers to here.")
         order, limit = self._order_groups(rank, ranked, ordered, keys, names, dates, visible)
+        per = self._ranked_per(keys, hidden, dates) if ranked is not None and ordering is None else ()
+        limit = (question.top or 1) if per else limit
         tied = limit == 1 and question.top is None and ranked is not None and ordering is None
         if after is not None and ordering is None:
             order.append(Order(by=names[after], desc=True))
@@ -262,6 +348,11 @@ class _Builder(Ratios):
             # Of several that tie, no one is the first.
             best = Top(n=1, by=names[ranked], lowest=rank.direction == "asc", ties=True)
             plan = plan.model_copy(update={"top": best, "limit": None})
+        if per and ranked is not None and rank is not None:
+            n, ties = question.top or 1, question.top is None
+            best = Top(n=n, per=per, by=names[ranked], lowest=rank.direction == "asc", ties=ties)
+            plan = plan.model_copy(update={"top": best, "limit": None, "order_by": ()})
+            self.said.append(f"for each {', '.join(f'`{name}`' for name in per)}")
         if (question.shares or question.change) and hidden:
             raise Unresolved("It is not clear what to show besides the change.")
         if question.shares:
@@ -273,6 +364,19 @@ class _Builder(Ratios):
         self._say_groups(names, visible, keys, dates, limits)
         self._say_order(order, limit, tied)
         return plan
+
+    def _ranked_per(
+        self, keys: Sequence[KnownColumn], hidden: Sequence[KnownColumn], dates: Sequence[Named]
+    ) -> tuple[str, ...]:
+        """Return the columns of which each value has a best one: the country of `the top customer in each country`."""
+        grouped = [c for g in self.question.groups if g.name is not None for c in self._columns_of(g.name)[1]]
+        apart = [key for key in keys if key not in grouped]
+        names = [date.alias for date in dates] + [key.name for key in keys if key in grouped]
+        if not names or not apart or not any(isinstance(part, Name) for part in self.question.requested):
+            return ()
+        if hidden or len({key.name.lower() for key in keys}) < len(keys):
+            raise Unresolved("It is not clear which one of each group is meant.")
+        return tuple(names)
 
     def _limit(self, threshold: Threshold) -> float | int:
         """Return the number of a threshold as the measured column holds it."""
@@ -356,8 +460,8 @@ class _Builder(Ratios):
     def _share(
         self, plan: QueryPlan, names: dict[Measured, str], dates: Sequence[Named], keys: Sequence[KnownColumn]
     ) -> QueryPlan:
-        """Return a plan for each group's share of the whole."""
-        self._refuse(condition=plan.having, number=plan.limit)
+        """Return a plan for each group's share of the whole; if only the first groups are shown, of all groups."""
+        self._refuse(condition=plan.having)
         if len(names) != 1:
             raise Unresolved("It is not clear which number to take the share of.")
         ((measured, alias),) = names.items()
@@ -368,11 +472,18 @@ class _Builder(Ratios):
         if len({*columns}) < len(columns):
             raise Unresolved("Two columns of the answer would have the same name.")
         self.said.insert(0, f"share of the {measured.label}{self._per(keys, dates)}")
-        inner = plan.model_copy(update={"order_by": (), "select": ()})
+        inner = plan.model_copy(update={"order_by": (), "select": (), "limit": None, "top": None})
+        order = tuple(Order(by=column) for column in columns[:1])
+        limit = plan.limit or (plan.top.n if plan.top is not None else None)
+        if limit is not None:
+            first = plan.order_by[0] if plan.order_by else None
+            order = (Order(by="share", desc=isinstance(first, Order) and first.desc),)
+            self._say_order(order, limit)
         return QueryPlan(
             source=PlanRef(plan=inner, alias="groups"),
             select=(*columns, Named(expr=part, alias="share")),
-            order_by=tuple(Order(by=column) for column in columns[:1]),
+            order_by=order,
+            limit=limit,
         )
 
     def _changes(
@@ -523,6 +634,8 @@ class _Builder(Ratios):
             columns = [*(key for key in keys if key not in columns), *columns]
         if not columns:
             raise Unresolved("It is not clear what to show.")
+        if self._shows_each(columns, table):
+            columns = [*(table.column(name) for name in table.label or table.key), *columns]
         tree = self._tree(base)
         sort, limit = self._sort_rows(table)
         explicit = question.listed or not whole
@@ -531,6 +644,8 @@ class _Builder(Ratios):
         for column in columns:
             tree.add(column.table)
         if sort is not None and not tree.reaches_one(sort[0].table):
+            if question.rank is not None and question.ordering is None and is_numeric(sort[0]):
+                raise self._ask_fold(question.rank, sort[0])
             raise Unresolved(
                 f"There may be several `{sort[0].name}` for each; say whether to sort by their sum or by the highest."
             )
@@ -602,6 +717,14 @@ class _Builder(Ratios):
             return Meaning(table.name)
         return self.resolver.meaning(name)
 
+    def _shows_each(self, columns: Sequence[KnownColumn], table: KnownTable) -> bool:
+        """`the categories of products`: that of each product, beside its name; not the different ones."""
+        question, column = self.question, columns[0]
+        if question.subject is None or question.distinct or question.groups or len(columns) > 1:
+            return False
+        known = column.table != table.name or column.name in (*table.label, *table.key)
+        return question.plural and not known and column.kind == "text" and column.distinct < table.rows
+
     def _repeats(self, tree: Tree, columns: Sequence[KnownColumn], table: KnownTable) -> bool:
         """Return whether the same row could be listed twice."""
         if self.question.distinct or tree.fans():
@@ -609,8 +732,6 @@ class _Builder(Ratios):
         keyed = all(table.column(key) in columns for key in table.key) and bool(table.key)
         if keyed:
             return False
-        if len(columns) == 1 and columns[0].kind == "text" and columns[0].name not in table.label:
-            return True
         # A question without a subject asks for the distinct values of a column.
         return self.question.subject is None or columns[0].table != table.name
 

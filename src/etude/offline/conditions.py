@@ -30,6 +30,7 @@ from etude.sources.plan.model import (
     Aggregate,
     AggregateFn,
     And,
+    Arithmetic,
     Between,
     ColumnRef,
     Compare,
@@ -381,7 +382,7 @@ class Conditions:
                 return self._implied_column(condition), None
             case "compare" if condition.name is None:
                 return self._worth_column(condition), None
-            case "compare" | "between" | "average":
+            case "compare" | "between" | "average" | "outlier":
                 assert condition.name is not None  # noqa: S101 - for the type checker
                 return self.resolver.column(self._close_to(condition), lambda c: c.kind == "number"), None
         name = self._close_to(condition) if condition.name is not None else None
@@ -548,6 +549,10 @@ class Conditions:
                 fn: AggregateFn = "median" if condition.values == ("median",) else "avg"
                 whole = QueryPlan(source=column.table, aggregate=(Aggregate(fn=fn, of=place),))
                 made = Compare(column=place, op=condition.op, value=Single(plan=whole))
+            case "outlier":
+                if not is_numeric(column):
+                    raise Unresolved(f"`{column.name}` does not hold amounts, so it has no outliers.")
+                made = _outlies(place, column.table)
             case "match":
                 made = _pattern(place, condition.op, str(condition.values[0]))
             case "null" if column.flag is not None:
@@ -656,6 +661,20 @@ class Conditions:
         )
 
 
+def _outlies(place: ColumnRef, table: str) -> Filter:
+    """Return that a number lies further from the quartiles than one and a half times the distance between them."""
+    low, high = (
+        Single(plan=QueryPlan(source=table, aggregate=(Aggregate(fn="quantile", of=place, at=part),)))
+        for part in (0.25, 0.75)
+    )
+
+    def beyond(near: Single, far: Single) -> Arithmetic:
+        return Arithmetic(op="-", args=(Arithmetic(op="*", args=(near, 2.5)), Arithmetic(op="*", args=(far, 1.5))))
+
+    below = Compare(column=place, op="<", value=beyond(low, high))
+    return Or(filters=(below, Compare(column=place, op=">", value=beyond(high, low))))
+
+
 def _dated(column: KnownColumn, year: int | None) -> bool:
     return column.kind in ("date", "timestamp") or (year is not None and column.words[-1:] == ("year",))
 
@@ -697,6 +716,8 @@ def _describe(condition: Condition, hit: Hit | None) -> str:
         return f"{condition.op.replace('_', ' ').removeprefix('i')} `{condition.values[0]}`"
     if condition.kind == "average":
         return f"{condition.op} the {'median' if condition.values == ('median',) else 'average'} of all"
+    if condition.kind == "outlier":
+        return "is more than 1.5 times the distance between the quartiles away from them"
     if condition.kind == "weekday":
         return f"is {condition.text}"
     if condition.kind == "flag":

@@ -185,7 +185,13 @@ def _years(items: list[TaggedItem]) -> list[TaggedItem] | None:
         other = replace(second.data, name=second.data.name or first.name, near=second.data.near or first.near)
     if first.kind != other.kind:
         return None
-    return [TaggedItem("D", _text(items), replace(first, text=_text(items), either=(*first.either, other)))]
+    made = [TaggedItem("D", _text(items), replace(first, text=_text(items), either=(*first.either, other)))]
+    if any(item.data == "vs" for item in items):
+        spans = [part.span for part in (first, other)]
+        if any(span is None or span.year is None for span in spans):
+            return None
+        made.append(TaggedItem("B", _text(items), (Group(None, "year", f"for each {_text(items)}"),)))
+    return made
 
 
 def _adjective(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -263,12 +269,43 @@ def _aggregate(items: list[TaggedItem]) -> list[TaggedItem]:
     counted = bool(_pick(items, "#"))
     if counted and items[0].data == "sum":
         return _count(items[1:])
-    measure = Measure(items[0].data, thing.data, bool(_pick(items, "U")), of_count=counted, text=_text(items))
+    part = items[0].data if isinstance(items[0].data, float) else None
+    fn: Fn = "quantile" if part is not None else items[0].data
+    measure = Measure(fn, thing.data, bool(_pick(items, "U")), of_count=counted, at=part, text=_text(items))
     return [TaggedItem("E", _text(items), measure)]
+
+
+def _correlation(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`correlation between price and rating`."""
+    first, second = _pick(items, "C")
+    if items[0].data != "correlation":
+        return None
+    return [TaggedItem("E", _text(items), Measure("correlation", first.data, until=second.data, text=_text(items)))]
+
+
+def _outliers(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`outliers in price`: the rows whose number lies far from most others."""
+    if items[0].data != "outlier":
+        return None
+    column = items[-1]
+    return [TaggedItem("F", _text(items), Condition("outlier", _text(items), column.data))]
+
+
+def _outlying_rows(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`outliers in price` alone: the rows, and their prices."""
+    made = _outliers(items)
+    if made is None:
+        return None
+    column = items[-1]
+    tables = tuple(dict.fromkeys(Meaning(m.table) for m in column.data.columns))
+    rows = TaggedItem("T", column.text, Name(column.text, tables), plural=True)
+    return [rows, TaggedItem("&", "with their"), column, *made]
 
 
 def _rank(items: list[TaggedItem]) -> list[TaggedItem]:
     first, last = items[0], items[-1]
+    if first.tag == "S" and first.data[1] == "!sales":
+        return _rank_implied(items) if last.tag == "C" else items
     direction: Direction = first.data[0] if first.tag == "S" else first.data
     by = last.data
     if first.tag == "S" and {f"!{base_form(word)}" for word in last.text.lower().split()} & {*first.data[1].split()}:
@@ -520,7 +557,16 @@ def _values(items: list[TaggedItem]) -> list[TaggedItem]:
     first, *others = _pick(items, "V")
     both = bool(_pick(items, "&")) and not _pick(items, "|")
     condition = replace(first.data, text=_text(items), either=tuple(v.data for v in others), op="and" if both else "=")
-    return [TaggedItem("F", _text(items), condition)]
+    made = [TaggedItem("F", _text(items), condition)]
+    if any(item.data == "vs" for item in items):
+        # "Web vs app orders": one row for each.
+        held = [{(hit.table, hit.column) for hit in value.data.hits} for value in (first, *others)]
+        shared = sorted(held[0].intersection(*held[1:]))
+        name = Name(_text(items), tuple(Meaning(table, column) for table, column in shared))
+        made.append(
+            TaggedItem("B", _text(items), (Group(name, None, f"for each {_text(items)}"),)) if shared else items[1]
+        )
+    return made
 
 
 def _value(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -549,6 +595,9 @@ def _not(items: list[TaggedItem]) -> list[TaggedItem]:
 
 def _absent(items: list[TaggedItem]) -> list[TaggedItem]:
     things = _pick(items, "T")
+    if items[0].text.startswith(("missing values", "null values")):
+        # "Missing values in trips": of each of its columns.
+        return [TaggedItem("m", items[0].text), things[-1]]
     return [TaggedItem("X", _text(items), Absence(things[-1].data))]
 
 
@@ -563,6 +612,12 @@ def _absent_which(items: list[TaggedItem]) -> list[TaggedItem] | None:
 def _absent_where(items: list[TaggedItem]) -> list[TaggedItem]:
     absence: Absence = items[0].data
     return [TaggedItem("X", _text(items), replace(absence, conditions=(*absence.conditions, items[-1].data)))]
+
+
+def _gaps(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`which columns of trips have missing values and how many`."""
+    table, none = items[:2]
+    return [TaggedItem("m", none.text), table] if none.text in ("missing values", "null values") else None
 
 
 def _missing(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -586,11 +641,21 @@ def _spread(items: list[TaggedItem]) -> list[TaggedItem]:
     if items[0].data == "distribution":
         tables = tuple(dict.fromkeys(Meaning(m.table) for m in column.data.columns))
         rows = Measure("count", Name(column.text, tables), text=_text(items))
-        group = Group(column.data, None, f"for each {column.text}")
+        group = Group(column.data, None, f"distribution of {column.text}")
         return [TaggedItem("E", _text(items), rows), TaggedItem("B", _text(items), (group,))]
-    fns: tuple[Fn, ...] = ("min", "median", "max")
-    made = [[TaggedItem("&", "and"), TaggedItem("E", _text(items), Measure(fn, column.data, text=fn))] for fn in fns]
+    measures = quartiles_of(column.data)[1:4]
+    if items[0].data == "spread":
+        fns: tuple[Fn, ...] = ("min", "median", "max", "stddev")
+        measures = [Measure(fn, column.data, text=fn) for fn in fns]
+    made = [[TaggedItem("&", "and"), TaggedItem("E", _text(items), measure)] for measure in measures]
     return [item for pair in made for item in pair][1:]
+
+
+def quartiles_of(name: Name) -> list[Measure]:
+    """Return the five numbers that describe how a column is distributed."""
+    low, high = Measure("min", name, text="min"), Measure("max", name, text="max")
+    parts = [Measure("quantile", name, at=part, text=f"quantile {part}") for part in (0.25, 0.75)]
+    return [low, parts[0], Measure("median", name, text="median"), parts[1], high]
 
 
 def _count_rows(items: list[TaggedItem]) -> list[TaggedItem] | None:
@@ -695,6 +760,11 @@ def _quoted_name(items: list[TaggedItem]) -> list[TaggedItem]:
 
 RULES: tuple[tuple[str, Action], ...] = (
     (r"[VTC]\(V\)", _inner),
+    (r"Tx&#(?![a-zA-Z])", _gaps),
+    (r"V(?:\|V)+", lambda items: _values(items) if items[1].data == "vs" else None),
+    (r"yC(?:&|p)?C", _correlation),
+    (r"^yp?C(?![TC])", _outlying_rows),
+    (r"yp?C", _outliers),
     (r"T\(C(?:(?:,?&|,)C)*\)", _columns_in_brackets),
     (r"VV", _full_name),
     (r"xC(?=V*T)", _not_so),
@@ -713,7 +783,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"CpC", _part_of),
     (r"CxV", _named_not),
     (r"Vp?C|Cp?V", _named_value),
-    (r"[#AUMSK][VF]", _move_value),
+    (r"[#AUMSK][VFB]", _move_value),
     (r"[AS](?:,?&[AS]|,[AS])+U?C", _distribute),
     (r"Cp?[co]A(?:C|(?![#UpTC]))", _above_average),
     (r"oA(?:C|(?![#UpTC]))", _adjective_average),
@@ -841,6 +911,7 @@ class _Reader:
     several: bool = False
     typical: bool = False
     everything: bool = False
+    gaps: bool = False
     loose: list[Name] = field(default_factory=list)
     verbs: list[str] = field(default_factory=list)
     alone: str = ""
@@ -896,6 +967,8 @@ class _Reader:
                 self.typical = True
             case "I":
                 self.everything = True
+            case "m":
+                self.gaps = True
             case "b":
                 self.both = True
             case "i":
@@ -1111,6 +1184,7 @@ class _Reader:
             ratio=self.ratio,
             distinct=self.distinct,
             everything=self.everything,
+            gaps=self.gaps,
             both=self.both,
             change=self.change,
             averaged=self.averaged,

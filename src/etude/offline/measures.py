@@ -46,7 +46,9 @@ class Measured:
     column: KnownColumn | None = None
     distinct: bool = False
     until: KnownColumn | None = None
-    """The second of two dates, if the measure is the number of days between them."""
+    """The second of two dates, if the measure is the number of days between them; that of two correlated numbers."""
+    at: float | None = None
+    """The part of the values below a quantile."""
     raw: bool = False
     """The column holds the number itself; it is added up if rows are grouped."""
 
@@ -55,9 +57,12 @@ class Measured:
         """The measure in words."""
         if self.column is None:
             return f"number of {'distinct ' if self.distinct else ''}`{self.table}`"
+        if self.fn == "correlation" and self.until is not None:
+            return f"correlation of `{self.column.name}` and `{self.until.name}`"
         if self.until is not None:
             return f"{self.fn} of the days from `{self.column.name}` to `{self.until.name}`"
         words = {"avg": "average", "sum": "sum", "min": "lowest", "max": "highest", "median": "median"}
+        words |= {"stddev": "standard deviation of", "quantile": f"{100 * (self.at or 0):g}% quantile of"}
         what = f"`{self.column.table}.{self.column.name}`"
         return f"number of different {what}" if self.fn == "count" else f"{words[self.fn]} {what}"
 
@@ -66,8 +71,12 @@ class Measured:
         """The name of its column in the result."""
         if self.column is None:
             return fit_length(f"number_of_{without_schema(self.table)}")
+        if self.fn == "correlation":
+            return "correlation"
         if self.until is not None:
             return f"{self.fn}_days"
+        if self.at is not None:
+            return fit_length(f"quantile_{100 * self.at:g}_{self.column.name}")
         return fit_length(f"{'number_of' if self.fn == 'count' else self.fn}_{self.column.name}")
 
 
@@ -76,6 +85,8 @@ class Measures(Conditions):
 
     def _measured(self, measure: Measure) -> Measured:
         name = measure.name
+        if measure.fn == "correlation" and measure.until is not None:
+            return self._correlated(measure, measure.until)
         if measure.until is not None:
             return self._days_between(measure, measure.until)
         if measure.fn == "count" or (measure.of_count and not name.tables):
@@ -87,8 +98,18 @@ class Measures(Conditions):
                 raise Unresolved(f"It is not clear which date `{measure.text}` refers to.")
             if not is_numeric(column) and not (dated and column.kind in ("date", "timestamp")):
                 raise Unresolved(f"`{name.text}` does not hold amounts, so its {measure.fn} cannot be computed.")
-            return Measured(measure.fn, column.table, column)
+            return Measured(measure.fn, column.table, column, at=measure.at)
         return self._total_of(measure)
+
+    def _correlated(self, measure: Measure, other: Name) -> Measured:
+        first, second = (self.resolver.column(name, is_numeric) for name in (measure.name, other))
+        for name, column in ((measure.name, first), (other, second)):
+            if not is_numeric(column):
+                raise Unresolved(f"`{name.text}` does not hold amounts, so it has no correlation.")
+        if first == second:
+            raise Unresolved(f"`{measure.text}` needs two different columns.")
+        finest = second if self._refers_to(second.table, first.table) else first
+        return Measured("correlation", finest.table, first, until=second)
 
     def _days_between(self, measure: Measure, until: Name) -> Measured:
         first, second = (
@@ -133,7 +154,19 @@ class Measures(Conditions):
             or (self._keyed_groups() and column.table == self.resolver.anchor)
         ):
             raise Unresolved(f"It is not clear whether to add up `{column.name}` or to count its values.")
+        self._note_spellings(column)
         return Measured("count", column.table, column, distinct=True)
+
+    def _note_spellings(self, column: KnownColumn) -> None:
+        """Note texts that are the same but for blanks and case: each is counted, or shown, by itself."""
+        plain = {" ".join(value.split()).casefold() for value in column.values}
+        same = len(column.values) - len(plain)
+        if column.kind == "text" and same:
+            differ = "differs" if same == 1 else "differ"
+            self.notes.append(
+                f"{same:,} of the {len(column.values):,} values of `{column.table}.{column.name}` {differ} from "
+                "another only in blanks or case; each stands by itself here."
+            )
 
     def _counts_rows(self, name: Name) -> bool:
         """Return whether a noun that is counted means rows: `transactions`, not their `transaction_type`."""
@@ -177,7 +210,7 @@ class Measures(Conditions):
         numbers = [c for c in table.columns if is_numeric(c)]
         if len(numbers) == 1 and measure.fn != "sum":
             self.notes.append(f"`{measure.text}` is read as that of `{numbers[0].name}`.")
-            return Measured(measure.fn, table.name, numbers[0])
+            return Measured(measure.fn, table.name, numbers[0], at=measure.at)
         if measure.fn != "sum":
             raise Unresolved(f"It is not clear which number of `{table.name}` to take the {measure.fn} of.")
         money = [c for c in table.columns if is_numeric(c) and MONEY & {*c.words}]
@@ -202,16 +235,19 @@ class Measures(Conditions):
         if measured.until is not None:
             if fans:
                 raise Unresolved("Joining would count rows more than once.")
+            if measured.fn == "correlation":
+                other = column_ref(measured.until)
+                return Aggregate(fn="correlation", of=column_ref(column), other=other, alias=alias, **more)
             days = DaysBetween(days_between=(column_ref(column), column_ref(measured.until)))
             return Aggregate(fn=measured.fn, of=days, alias=alias, **more)
         fn = "sum" if measured.raw else measured.fn
         if (
-            fn in ("sum", "avg", "median")
+            fn in ("sum", "avg", "median", "quantile", "stddev")
             and (column.table != tree.base or fans)
             and not self._joins_once(column, tree)
         ):
             raise Unresolved(f"Joining would count rows of `{column.table}` more than once.")
-        return Aggregate(fn=fn, of=column_ref(column), distinct=measured.distinct, alias=alias, **more)
+        return Aggregate(fn=fn, of=column_ref(column), distinct=measured.distinct, at=measured.at, alias=alias, **more)
 
     def _joins_once(self, column: KnownColumn, tree: Tree) -> bool:
         """Return whether rows join others only through a table that does nothing but pair them."""
@@ -312,6 +348,9 @@ class Measures(Conditions):
                 self._hide_key(owner, hidden)
             keys.extend(columns)
         keys = list(dict.fromkeys(keys))
+        for key in keys:
+            if key.name not in self.vocabulary.table(key.table).label:
+                self._note_spellings(key)
         if question.listed and not nouns:
             keys, hidden = [*hidden, *keys], []
         return keys, [column for column in dict.fromkeys(hidden) if column not in keys]

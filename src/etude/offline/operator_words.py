@@ -129,6 +129,9 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("A", "sum", "total", "sum of", "sum", "combined", "total sum of", "overall total", "how much",
         "total of", "sum total of")  # fmt: skip
     put("A", "median", "median", "median of", "median value of")
+    put("A", "stddev", "standard deviation of", "standard deviation", "std dev of", "stddev of", "stdev of", "stddev")
+    for part, names in ((0.25, ("first", "lower", "1st")), (0.75, ("third", "upper", "3rd"))):
+        put("A", part, *(f"{name} quartile{of}" for name in names for of in ("", " of")))
     put("A", "max", "maximum", "max", "maximum value of", "maximum of", "max of", "highest value of")
     put("A", "min", "minimum", "min", "minimum value of", "minimum of", "min of", "lowest value of")
 
@@ -153,6 +156,9 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("S", ("desc", "price cost fare"), "most expensive", "priciest", "costliest")
     put("S", ("desc", "rating score grade"), "best", "best rated", "top rated", "highest rated", "highest - rated",
         "top - rated", "best - rated")  # fmt: skip
+    put("S", ("desc", "!sales"), "best selling", "best - selling", "bestselling", "top selling", "top - selling",
+        "most sold")  # fmt: skip
+    put("S", ("asc", "!sales"), "worst selling", "worst - selling", "least sold")
     put("S", ("asc", "rating score grade"), "worst", "worst rated", "lowest rated", "lowest - rated")
     # The oldest has the highest age, but the earliest date: `!` turns the direction around.
     put("S", ("asc", "!age birthdate birth birthday date year founded built opened"), "oldest")
@@ -293,6 +299,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "contains word", "contain word", "including the word", "contains the phrase", "contain the phrase",
         "has substring", "contains substring", "with substring")  # fmt: skip
     put("|", None, "or", "nor")
+    put("|", "vs", "vs", "versus", "vs .", "compared with")
     put("&", None, "and", "as well as", "along with", "&", "together with", "plus", "showing", "returning", "listing",
         "with their", "with its", "with his", "with her", "alongside")  # fmt: skip
     put("I", None, "all information", "all the information", "all info", "all the info", "all details",
@@ -303,6 +310,14 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "all of the information", "all of the details", "all known information", "full records")  # fmt: skip
     put("v", "distribution", "distribution of", "frequency distribution of", "breakdown of", "histogram of")
     put("v", "spread", "spread of", "range of", "dispersion of", "variation of", "variability of", "spread in")
+    put("v", "quartiles", "quartiles of", "quartile of")
+    put("y", "correlation", "correlation between", "correlation of", "correlation", "correlated")
+    put("y", "outlier", "outliers in", "outliers of", "outliers for", "outliers", "outlier", "unusual",
+        "extreme values of", "extreme values in", "outliers by")  # fmt: skip
+    put("m", None, "missing values per column", "missing values by column", "missing values in each column",
+        "missing values of each column", "null values per column", "nulls per column", "missing values for each column",
+        "missing data per column", "columns have missing values", "columns with missing values",
+        "columns contain missing values", "columns have nulls", "columns have missing data")  # fmt: skip
     put("a", None, "on average")
     put("b", None, "both")
     put(

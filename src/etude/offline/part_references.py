@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from etude.offline.grammar import quartiles_of
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Condition, Measure, Name, Question, Rank
 from etude.offline.resolve import is_numeric
@@ -34,7 +35,7 @@ ADDING = frozenset(
 
 def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
     """Return the question with its parts connected."""
-    question = _counted_groups(_everything(_only_rows(question, vocabulary)))
+    question = _counted_groups(_everything(_only_rows(_described(question, vocabulary), vocabulary)))
     question = replace(question, conditions=tuple(_aligned(condition) for condition in question.conditions))
     question = replace(
         question, requested=_distributed(question.requested, vocabulary), asked=_distributed(question.asked, vocabulary)
@@ -53,6 +54,22 @@ def _only_rows(question: Question, vocabulary: Vocabulary) -> Question:
     rows = Name(vocabulary.tables[0].name, (Meaning(vocabulary.tables[0].name),))
     loose = (*question.loose, *flags)
     return replace(question, requested=(rows,), asked=(rows,), subject=rows, plural=True, loose=loose)
+
+
+MOST_BARS = 20
+"""A number with more values than this is described by its quartiles, not by a count of each value."""
+
+
+def _described(question: Question, vocabulary: Vocabulary) -> Question:
+    """`distribution of prices`: with many values, the lowest and highest of them and the quartiles."""
+    group = question.groups[0] if len(question.groups) == 1 else None
+    if group is None or group.name is None or not group.text.startswith("distribution of "):
+        return question
+    columns = [vocabulary.table(m.table).column(m.column) for m in group.name.columns if m.column]
+    if not columns or not all(is_numeric(column) and column.distinct > MOST_BARS for column in columns):
+        return question
+    measures = tuple(quartiles_of(group.name))
+    return replace(question, requested=measures, asked=measures, groups=(), subject=None)
 
 
 def _counted_groups(question: Question) -> Question:
@@ -133,7 +150,8 @@ def _unify(question: Question) -> Question:
         own = {(m.table, m.column) for m in measure.name.meanings}
         for earlier in known:
             others = {(m.table, m.column) for m in earlier.name.meanings}
-            if (earlier.fn, earlier.of_count) == (measure.fn, measure.of_count) and others and others <= own:
+            alike = (earlier.fn, earlier.of_count, earlier.at) == (measure.fn, measure.of_count, measure.at)
+            if alike and others and others <= own:
                 return earlier
         known.append(measure)
         return measure

@@ -8,7 +8,7 @@ from typing import Literal
 from etude.offline.dates import Span
 from etude.offline.phrase_index import Hit, Meaning
 
-Fn = Literal["count", "sum", "avg", "min", "max", "median"]
+Fn = Literal["count", "sum", "avg", "min", "max", "median", "quantile", "stddev", "correlation"]
 Direction = Literal["asc", "desc"]
 
 
@@ -44,7 +44,9 @@ class Measure:
     of_count: bool = False
     """The average (and so on) of counts: `average number of orders per customer`."""
     until: Name | None = None
-    """The second of two dates, if the measure is the number of days between them."""
+    """The second of two dates, if the measure is the number of days between them; that of two correlated numbers."""
+    at: float | None = None
+    """The part of the values below a quantile."""
     text: str = ""
 
 
@@ -52,7 +54,7 @@ class Measure:
 class Condition:
     """A restriction of rows, in the words of the question; the column may not be known yet."""
 
-    kind: Literal["compare", "average", "between", "match", "value", "span", "weekday", "null", "flag"]
+    kind: Literal["compare", "average", "between", "match", "value", "span", "weekday", "null", "flag", "outlier"]
     text: str
     name: Name | None = None
     op: str = "="
@@ -181,6 +183,8 @@ class Question:
     distinct: bool = False
     everything: bool = False
     """All columns are asked for: `all information about`."""
+    gaps: bool = False
+    """The missing values of each column are counted."""
     both: bool = False
     loose: tuple[Name, ...] = ()
     """Nouns that describe the subject: a flag, or a number that is not zero."""

@@ -47,11 +47,16 @@ class Unresolved(Exception):
 
 
 class Ambiguous(Exception):
-    """A word has several equally good meanings; `meanings` lists them to choose from."""
+    """A word has several equally good meanings; `meanings` or `choices`, with their labels, lists them."""
 
-    def __init__(self, text: str, meanings: Sequence[Meaning | Hit]) -> None:
+    def __init__(
+        self,
+        text: str,
+        meanings: Sequence[Meaning | Hit] = (),
+        choices: Sequence[tuple[str, tuple[str, str]]] = (),
+    ) -> None:
         super().__init__(text)
-        self.text, self.meanings = text, tuple(meanings)
+        self.text, self.meanings, self.choices = text, tuple(meanings), tuple(choices)
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
+from etude.errors import Cancelled, EtudeError
 from etude.offline.self_check import facts_of
-from etude.offline.understand import Understanding
+from etude.offline.understand import Clarification, Understanding, take_choice
+from etude.sources.plan.compile import compile_plan
 from etude.sources.plan.model import Single
 
 MANY = 20
 """A superlative that this many rows share does not choose."""
+COMPARED = 1_000
+"""Longer results are not compared."""
+Query = Callable[[str], Iterable[Sequence[Any]]]
+
+
+def settle_choices(clarification: Clarification, query: Query) -> Understanding | None:
+    """Return one of the readings if all of them give the same result; then there is nothing to ask back."""
+    catalog = clarification.vocabulary.catalog
+    found: list[tuple[Understanding, Counter[str]]] = []
+    for number in range(1, len(clarification.choices) + 1):
+        meant = take_choice(clarification, str(number))
+        if not isinstance(meant, Understanding) or catalog is None:
+            return None
+        try:
+            rows = list(islice(query(compile_plan(meant.plan, catalog)), COMPARED + 1))
+        except Cancelled:
+            raise
+        except EtudeError:
+            return None
+        counted = Counter(repr(tuple(row)) for row in rows)
+        if not rows or len(rows) > COMPARED or (found and counted != found[0][1]):
+            return None
+        found.append((meant, counted))
+    if not found:
+        return None
+    said = " and ".join(f"`{choice.label.replace('`', '')}`" for choice in clarification.choices)
+    return replace(found[0][0], reasons=(*found[0][0].reasons, f"{said} give the same result."))
 
 
 def doubt_result(

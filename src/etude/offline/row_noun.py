@@ -23,8 +23,8 @@ def name_rows(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedIte
     if base_form(table.name.lower()) != table.name.lower():
         return items  # the table itself names its rows
     unknown = [item for item in items if item.tag == "u"]
-    if not unknown and [item.tag for item in items if item.tag != "."] == ["#"]:
-        # "How many rows are there": the word for rows says nothing more.
+    if not unknown and [item.tag for item in items if item.tag != "."] in (["#"], ["m"]):
+        # "How many rows are there", "missing values per column": the word for rows says nothing more.
         return [*items[:1], _named(TaggedItem("u", table.name, plural=True), table.name), *items[1:]]
     place = next((at for at, item in enumerate(items) if item.tag == "u"), None)
     if place is None or len({item.text.lower() for item in unknown}) != 1:

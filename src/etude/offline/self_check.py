@@ -183,7 +183,11 @@ _OPERATORS: dict[str, Callable[[TaggedItem, Facts, Question], bool]] = {
     "Q": lambda item, facts, question: item.text.lower() in facts.texts,
     "x": lambda item, facts, question: facts.denies,
     "#": lambda item, facts, question: bool(facts.functions & {"count", "sum"}) or bool(facts.columns),
-    "A": lambda item, facts, question: item.data in facts.functions or "count" in facts.functions,
+    "A": lambda item, facts, question: (
+        bool({item.data, "count"} & facts.functions) or (isinstance(item.data, float) and "quantile" in facts.functions)
+    ),
+    "y": lambda item, facts, question: bool({"correlation", "quantile"} & facts.functions),
+    "m": lambda item, facts, question: question.gaps,
     "M": lambda item, facts, question: facts.chooses or facts.orders,
     "S": lambda item, facts, question: facts.chooses or facts.orders or bool({"min", "max"} & facts.functions),
     "P": lambda item, facts, question: facts.chooses or facts.orders,

@@ -133,6 +133,7 @@ TAGS = {
     "p": "in, of, for and other prepositions",
     "O": "ordered by", "d": "ascending, descending", "R": "ratio of, percentage of", "f": "out of, relative to",
     "a": "on average", "I": "all information", "v": "distribution of, spread of", "b": "both", "j": "by joining",
+    "y": "correlation of, outliers in", "m": "missing values per column",
     "r": "a verb that only connects: made, bought",
     ",": "a comma", "(": "a bracket opens", ")": "a bracket closes", ".": "a sentence ends",
     "u": "a word that nothing explains",
@@ -158,7 +159,45 @@ class TaggedItem:
 
 def tag_items(tokens: Sequence[Token], index: Index, today: date) -> list[TaggedItem]:
     """Return the items of a question; `u` tags a word that nothing explains."""
-    return _sort_last(_tag(_unquote(tokens, index), index, today))
+    return _compared(_rate(_sort_last(_tag(_unquote(tokens, index), index, today))))
+
+
+def _compared(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`compare web and app orders`: each of them by itself, as in `web vs app orders`."""
+    if not items or items[0].tag != "u" or items[0].data != "compare":
+        return items
+    made = list(items[1:])
+    for at, item in enumerate(made[1:-1], 1):
+        between = made[at - 1].tag in "VDN" and made[at + 1].tag in "VDN"
+        if between and (item.tag == "&" or item.text in ("to", "with")):
+            made[at] = TaggedItem("|", "vs", "vs")
+    return made
+
+
+def _rate(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`return rate by channel`: the percentage of rows that have the value, if only one table has it."""
+    for at, item in enumerate(items):
+        said = items[at - 1] if at and item.tag == "u" and item.data in ("rate", "rates") else None
+        if said is None or said.tag != "V" or not item.joined:
+            continue
+        tables = dict.fromkeys(hit.table for hit in said.data.hits)
+        if len(tables) == 1 and not any(other.tag == "R" for other in items):
+            (table,) = tables
+            rows = TaggedItem("T", table, Name(table, (Meaning(table),)), plural=True)
+            share = TaggedItem("R", "percentage of", 100, joined=said.joined)
+            return [*items[: at - 1], share, rows, said, *items[at + 1 :]]
+    return items
+
+
+def _value_of_rate(token: Token, index: Index) -> TaggedItem | None:
+    """Return the value that a noun before `rate` stands for: `returned` for return, `cancelled` for cancellation."""
+    act = next((token.low.removesuffix(end) for end in ("ation", "ion") if token.low.endswith(end)), token.low)
+    roots = {stem(token.low), stem(act)} if len(act) > 3 else set()
+    hits = index.values.get((token.low,), ()) or tuple(
+        hit for root in sorted(roots) for hit in index.roots.get(root, ())
+    )
+    listed = tuple(dict.fromkeys(Hit(h.table, h.column, h.values, 2) for h in hits))
+    return TaggedItem("V", token.text, Condition("value", token.text, hits=listed)) if listed else None
 
 
 def _sort_last(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -212,6 +251,10 @@ def _best(
         # "who visited all wards" asks for more than having visited some.
         return TaggedItem("u", token.text, token.low), 1
     following = tokens[at + 1] if at + 1 < len(tokens) else None
+    rated = following is not None and following.base == "rate" and ("rate",) not in index.names
+    if rated and (token.base,) not in index.names and (valued := _value_of_rate(token, index)):
+        # "Return rate" at the start is not a request to return something.
+        return valued, 1
     if token.low in _VAGUE and following is not None and following.number is not None:
         # "About 500" is not exactly 500.
         return TaggedItem("u", token.text, token.low), 1
@@ -226,6 +269,8 @@ def _best(
     if denied and (acted := index.acts.get(stem(token.low))):
         # "Bikes never repaired" have no repairs.
         return TaggedItem("T", token.text, Name(token.text, acted), plural=True), 1
+    if part := _percentile(tokens, at):
+        return part
     readings: list[tuple[int, int, TaggedItem | None]] = []
     if days := _WEEKDAYS.get(token.base):
         readings.append((1, 1, TaggedItem("W", token.text, Condition("weekday", token.text, values=days))))
@@ -271,6 +316,23 @@ def _best(
         length, _, item = max(readings, key=lambda r: (r[0], r[1]))
         return None if item is not None and item.tag == "-" else item, length
     return _leftover(tokens, at, index, before), 1
+
+
+def _percentile(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | None:
+    """Read `90th percentile of`, `the 0.9 quantile of`, `p95 of`."""
+    token, following = tokens[at], tokens[at + 1].base if at + 1 < len(tokens) else ""
+    part, length = token.number, 2
+    if token.low[:1] == "p" and token.low[1:].isdigit():
+        part, length = int(token.low[1:]), 1
+    elif part is None or following not in ("percentile", "quantile"):
+        return None
+    part = part / 100 if part > 1 or following == "percentile" else float(part)
+    if not 0 < part < 1:
+        return None
+    end = at + length
+    of = end < len(tokens) and tokens[end].low == "of"
+    text = " ".join(t.text for t in tokens[at:end])
+    return TaggedItem("A", text, part), length + of
 
 
 def _requests(tokens: Sequence[Token], at: int, before: Sequence[TaggedItem]) -> bool:

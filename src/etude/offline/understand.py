@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -19,6 +19,7 @@ from etude.offline.resolve import Ambiguous, Unresolved, is_numeric
 from etude.offline.row_noun import name_rows
 from etude.offline.self_check import find_lost_words, repeats_itself
 from etude.offline.tags import TaggedItem, tag_items, units_named
+from etude.offline.value_search import find_unexplained, read_values
 from etude.offline.vocabulary import KnownTable, Vocabulary, once_per_vocabulary
 from etude.offline.words import MAX_CHARS, fold, plural_form, tokenize
 from etude.sources.plan import QueryPlan
@@ -74,13 +75,25 @@ class Refusal:
     text: str
     reason: str
     nearest: tuple[str, ...] = ()
+    unexplained: tuple[str, ...] = ()
+    """Phrases that may be values of a column with too many to know; `look_up` finds them."""
 
 
 Outcome = Understanding | Clarification | Refusal
 
 
-def understand(question: str, vocabulary: Vocabulary, *, previous: Understanding | None = None, today: date) -> Outcome:
-    """Return what the question means on this source; with `previous`, it may be a follow-up."""
+def understand(
+    question: str,
+    vocabulary: Vocabulary,
+    *,
+    previous: Understanding | None = None,
+    today: date,
+    values: Mapping[str, tuple[Hit, ...]] | None = None,
+) -> Outcome:
+    """Return what the question means on this source; with `previous`, it may be a follow-up.
+
+    `values` says where phrases that nothing else explains were found in the data.
+    """
     if len(question) > MAX_CHARS:
         reason = f"The question has {len(question)} characters; the limit is {MAX_CHARS}."
         return Refusal(question, reason, _nearest([], vocabulary))
@@ -89,11 +102,12 @@ def understand(question: str, vocabulary: Vocabulary, *, previous: Understanding
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     index = phrase_index_of(vocabulary)
     items = name_rows(tag_items(tokens, index, today), vocabulary)
+    items = read_values(items, values) if values else items
     changed = follow_up(items, tokens, previous.question) if previous is not None else None
     parts = changed if changed is not None else read_question(items)
     found = _settle(question, replace(parts, units=units_named(tokens, index) or parts.units), vocabulary, items)
     if isinstance(found, Refusal):
-        return replace(found, nearest=_nearest(items, vocabulary))
+        return replace(found, nearest=_nearest(items, vocabulary), unexplained=find_unexplained(items))
     return found
 
 
@@ -121,7 +135,7 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[
         return Refusal(text, error.reason)
     except Ambiguous as error:
         found = dict.fromkeys(Choice(_label(m), (m.table, m.column or "")) for m in error.meanings)
-        choices = tuple(found)[:4]
+        choices = (*(Choice(*choice) for choice in error.choices), *found)[:4]
         if len(choices) < 2:
             return Refusal(text, f"It is not clear what `{error.text}` means here.")
         return Clarification(text, f"Which one is meant by `{error.text}`?", choices, parts, vocabulary, tuple(items))
@@ -152,44 +166,66 @@ def _label(meaning: Meaning | Hit) -> str:
 
 
 def _nearest(items: Sequence[TaggedItem], vocabulary: Vocabulary) -> tuple[str, ...]:
-    """Return questions about the tables that the words name, else about the largest; each is known to work."""
-    named = [m.table for item in items if isinstance(item.data, Name) for m in item.data.meanings[:2]]
+    """Return questions about what the words name, else about the largest tables; each is known to work.
+
+    Each is of another kind, so that they show different things to ask.
+    """
+    meanings = [m for item in items if isinstance(item.data, Name) for m in item.data.meanings[:2]]
+    named = [m.table for m in meanings]
     named += [hit.table for item in items for hit in getattr(item.data, "hits", ())[:2]]
-    largest = [table.name for table in sorted(vocabulary.tables, key=lambda table: -table.rows)]
-    found: list[str] = []
-    for name in dict.fromkeys([*named, *largest][:12]):
-        found += [text for text in _sure_offers(vocabulary, name) if text not in found]
-        if len(found) >= NEAREST:
+    columns = frozenset((m.table, m.column) for m in meanings if m.column)
+    largest = [table.name for table in sorted(vocabulary.tables, key=lambda table: -table.rows)][:NEAREST]
+    # Several about a table that is named, then one about each of the largest, then any.
+    tables = [*(name for name in list(dict.fromkeys(named))[:NEAREST] for _ in range(NEAREST)), *largest]
+    found: dict[str, str] = {}
+    for again, name in enumerate([*tables, *tables * NEAREST]):
+        if len(found) == NEAREST:
             break
-    return tuple(found[:NEAREST])
+        for kind, text in _sure_offers(vocabulary, name, columns):
+            if text not in found and (kind not in found.values() or again >= len(tables)):
+                found[text] = kind
+                break
+    return tuple(found)
 
 
-def _sure_offers(vocabulary: Vocabulary, table: str) -> tuple[str, ...]:
-    """Return questions about a table that the rules answer."""
+def _sure_offers(
+    vocabulary: Vocabulary, table: str, columns: frozenset[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    """Return questions about a table that the rules answer, with their kinds."""
+    known = vocabulary.table(table)
+    own = frozenset(column for owner, column in columns if owner == table)
     kept = _offers_of(vocabulary)
-    if table not in kept:
+    if (table, own) not in kept:
         sure = []
-        for text in _offers(vocabulary.table(table)):
+        for kind, text in _offers(known, own):
             items = tag_items(tokenize(text), phrase_index_of(vocabulary), date.min)
             if isinstance(_settle(text, read_question(items), vocabulary, items), Understanding):
-                sure.append(text)
-        kept[table] = tuple(sure)
-    return kept[table]
+                sure.append((kind, text))
+        kept[table, own] = tuple(sure)
+    return kept[table, own]
 
 
 @once_per_vocabulary
-def _offers_of(vocabulary: Vocabulary) -> dict[str, tuple[str, ...]]:
-    """Return the questions that were made so far, by table."""
+def _offers_of(vocabulary: Vocabulary) -> dict[tuple[str, frozenset[str]], tuple[tuple[str, str], ...]]:
+    """Return the questions that were made so far, by table and the columns that they are about."""
     return {}
 
 
-def _offers(table: KnownTable) -> Iterator[str]:
+def _offers(table: KnownTable, named: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield questions about a table with their kinds, those about the named columns first."""
     noun = " ".join((*table.words[:-1], plural_form(table.words[-1]))) if table.words else table.name
-    groups = [c for c in table.columns if c.kind == "text" and 1 < c.distinct <= 50 and c.distinct < table.rows]
-    numbers = [c for c in table.columns if is_numeric(c) and c.kind == "number"]
-    yield f"How many {noun} are there?"
-    for column in groups[:1]:
-        yield f"How many {noun} are there for each {' '.join(column.words)}?"
-    for column in numbers[:1]:
-        yield f"What is the average {' '.join(column.words)} of {noun}?"
-        yield f"What are the top 5 {noun} by {' '.join(column.words)}?"
+    columns = sorted(table.columns, key=lambda c: c.name not in named)
+    groups = [c for c in columns if c.kind == "text" and 1 < c.distinct <= 50 and c.distinct < table.rows][:1]
+    numbers = [c for c in columns if is_numeric(c) and c.kind == "number"][:1]
+    made = []
+    for column in groups:
+        words = " ".join(column.words)
+        made.append((column, "groups", f"How many {noun} are there for each {words}?"))
+    for column in numbers:
+        words = " ".join(column.words)
+        made.append((column, "average", f"What is the average {words} of {noun}?"))
+        made.append((column, "top", f"What are the top 5 {noun} by {words}?"))
+    for column in [c for c in columns if c.kind in ("date", "timestamp")][:1]:
+        made.append((column, "months", f"How many {noun} are there per month?"))
+    yield from ((kind, text) for column, kind, text in sorted(made, key=lambda each: each[0].name not in named))
+    yield "count", f"How many {noun} are there?"

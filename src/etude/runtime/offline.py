@@ -26,9 +26,10 @@ from etude.models.base import Model, ModelReply, ModelRequest
 from etude.offline.answer_sentence import write_sentence
 from etude.offline.deadline import OutOfTime, within
 from etude.offline.namesakes import find_namesakes
-from etude.offline.phrase_index import phrase_index_of
-from etude.offline.result_check import doubt_result
+from etude.offline.phrase_index import Hit, phrase_index_of
+from etude.offline.result_check import doubt_result, settle_choices
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
+from etude.offline.value_search import look_up
 from etude.offline.vocabulary import Vocabulary, vocabulary_from_json
 from etude.offline.vocabulary_build import build_vocabulary
 from etude.playbook import Definition, apply_definitions
@@ -37,6 +38,8 @@ from etude.runtime.thread import thread_runs
 from etude.runtime.tool_context import RunResources
 from etude.store.base import Store
 
+Values = dict[str, tuple[Hit, ...]]
+"""Where phrases were found in the data."""
 ROWS = 1_000
 EARLIER = 6
 """How many earlier questions of the thread are read before a follow-up, which may refer to them."""
@@ -92,6 +95,8 @@ class OfflineModel(Model):
                 )
                 raise NotUnderstood(reason, hint=hint, suggestions=list(nearest))
             case Clarification(ask=question, choices=choices):
+                if same := settle_choices(meant, lambda sql: self._rows(dataset, sql, cancel)):
+                    return self._turn(run, dataset, same, cancel)
                 arguments = {"question": question, "choices": [c.label for c in choices]}
                 return _call("ask_user", arguments, "")
             case Understanding(reading=reading) if meant.confidence < self._least_confidence:
@@ -106,7 +111,8 @@ class OfflineModel(Model):
                 result = read_table(run, self._read)
                 if result is None:
                     body = plan.model_dump(mode="json", exclude_none=True, by_alias=True)
-                    call = _call("execute_query_plan", {"dataset": dataset, "plan": body}, reading)
+                    said = " ".join((reading, *meant.reasons))
+                    call = _call("execute_query_plan", {"dataset": dataset, "plan": body}, said)
                     return call.model_copy(update={"confidence": meant.confidence})
                 rows = list(itertools.islice(result.iter_rows(), ROWS))
                 if doubt := doubt_result(meant, [c.name for c in result.columns], rows, result.row_count):
@@ -133,22 +139,41 @@ class OfflineModel(Model):
         vocabulary = self.vocabulary(dataset, cancel)
         definitions = self._define(dataset)
         previous: Understanding | None = None
-        try:
-            with _THINKING.turn(cancel):
-                with within(math.inf, cancel):
-                    # Built once for all questions, so it does not count toward the time of this one.
-                    phrase_index_of(vocabulary)
-                with within(READ_S, cancel):
-                    for earlier in self._earlier(run):
-                        meant = _read_run(earlier, vocabulary, previous, definitions)
-                        previous = meant if isinstance(meant, Understanding) else previous
-                    return _read_run(run, vocabulary, previous, definitions)
-        except OutOfTime as error:
-            raise NotUnderstood(
-                f"The rules did not find out within {error.seconds:g} s what the question means: `{dataset}` has "
-                f"{len(vocabulary.tables):,} tables that it may refer to.",
-                hint="Use the exact name of the table, grant fewer tables, or use a model.",
-            ) from None
+        with _THINKING.turn(cancel), within(math.inf, cancel):
+            # Built once for all questions, so it does not count toward the time of this one.
+            phrase_index_of(vocabulary)
+        for earlier in self._earlier(run):
+            before = self._read_words(earlier, dataset, vocabulary, previous, definitions, cancel)
+            previous = before if isinstance(before, Understanding) else previous
+        return self._read_words(run, dataset, vocabulary, previous, definitions, cancel)
+
+    def _read_words(
+        self,
+        run: Run,
+        dataset: str,
+        vocabulary: Vocabulary,
+        previous: Understanding | None,
+        definitions: Sequence[Definition],
+        cancel: Cancellation,
+    ) -> Outcome:
+        """Read a question; if words are not explained, look them up in the data and read it again."""
+        values: Values = {}
+        for again in (False, True):
+            try:
+                with _THINKING.turn(cancel), within(READ_S, cancel):
+                    meant = _read_run(run, vocabulary, previous, definitions, values)
+            except OutOfTime as error:
+                raise NotUnderstood(
+                    f"The rules did not find out within {error.seconds:g} s what the question means: `{dataset}` has "
+                    f"{len(vocabulary.tables):,} tables that it may refer to.",
+                    hint="Use the exact name of the table, grant fewer tables, or use a model.",
+                ) from None
+            if again or not isinstance(meant, Refusal) or not meant.unexplained:
+                break
+            values = look_up(meant.unexplained, vocabulary, lambda sql: self._rows(dataset, sql, cancel))
+            if not values:
+                break
+        return meant
 
     def _earlier(self, run: Run) -> list[Run]:
         if run.thread_id is None:
@@ -237,7 +262,11 @@ def _keep(source: str, kept: _Kept) -> None:
 
 
 def _read_run(
-    run: Run, vocabulary: Vocabulary, previous: Understanding | None, definitions: Sequence[Definition]
+    run: Run,
+    vocabulary: Vocabulary,
+    previous: Understanding | None,
+    definitions: Sequence[Definition],
+    values: Values,
 ) -> Outcome:
     """Return what the question of a run means, with the user's answers to clarifying questions.
 
@@ -246,7 +275,7 @@ def _read_run(
     """
     asked, used = apply_definitions(run.text, definitions)
     # The day it was asked, so that "last month" means the same when the run is resumed later.
-    meant = understand(asked, vocabulary, previous=previous, today=run.created_at.date())
+    meant = understand(asked, vocabulary, previous=previous, today=run.created_at.date(), values=values)
     for step in run.steps:
         if isinstance(meant, Clarification) and step.code == "ask_user" and step.shown is not None:
             meant = take_choice(meant, step.shown)

@@ -171,3 +171,15 @@ def test_an_unknown_option_is_refused(tmp_path: Path, options: dict[str, str]) -
 
 def _spec(folder: Path, **options: str) -> dict[str, Any]:
     return {"url": str(folder / "sales.csv"), "options": options}
+
+
+def test_times_that_stay_text_are_told(tmp_path: Path) -> None:
+    values, said = column(tmp_path, "12:30", "25:00:00")
+    assert values == ["12:30", "25:00:00"]
+    assert "'25:00:00' is not a time of day, so all are kept as text" in said
+    values, said = column(tmp_path, "08:15", "09:30", "closed")
+    assert values == ["08:15", "09:30", "closed"]
+    assert "1 of 3 values is not a time ('closed'), kept as text" in said
+    values, said = column(tmp_path, "9:30 am", "11:45 pm")
+    assert values == ["9:30 am", "11:45 pm"]
+    assert "times such as '9:30 am', '11:45 pm' are kept as text" in said

@@ -42,6 +42,8 @@ CLOCK = r"( +\d{1,2}:\d{2}(:\d{2}(\.\d{1,6})?)?( ?[AaPp][Mm])?)?"
 YEAR_LAST = rf"(\d{{1,2}}/\d{{1,2}}/|\d{{1,2}}-\d{{1,2}}-|\d{{1,2}}\.\d{{1,2}}\.)\d{{4}}{CLOCK}"
 SHORT_YEAR = rf"(\d{{1,2}}/\d{{1,2}}/|\d{{2}}\.\d{{2}}\.)\d{{2}}{CLOCK}"
 DASHED_YEAR = r"\d{2}-\d{2}-\d{2}"
+TIME = r"\d{1,3}:[0-5]\d(:[0-5]\d([.,]\d{1,9})?)?( ?[AaPp][Mm])?"
+HOURS = r"try_cast(regexp_extract({t}, '^(\d+):', 1) AS INTEGER)"
 PARTS = r"regexp_matches({t}, '^\d{1,2}[/.-]\d{1,2}[/.-]\d')"
 ONE = r"try_cast(regexp_extract({t}, '^(\d{1,2})[/.-]', 1) AS TINYINT)"
 TWO = r"try_cast(regexp_extract({t}, '^\d{1,2}[/.-](\d{1,2})[/.-]', 1) AS TINYINT)"
@@ -95,6 +97,8 @@ TESTS = {
     "european": EUROPEAN,
     "spaced": SPACED,
     "apostrophes": f"regexp_matches({BODY}, '[''\u2019]')",
+    "time": f"regexp_full_match({{t}}, '{TIME}')",
+    "long_time": f"(regexp_full_match({{t}}, '{TIME}') AND {HOURS} > 23)",
     "in_parentheses": "(prefix({t}, '(') AND suffix({t}, ')'))",
     "minus_last": r"regexp_matches({t}, '\d.*-$')",
     "gaps": f"regexp_matches({BODY}, '[{GROUPED}]')",
@@ -147,7 +151,7 @@ class Counts:
     @property
     def typed(self) -> int:
         """The largest number of values that one kind of number or date covers."""
-        return max(self.number, self.moment, self.dates, self.decorated)
+        return max(self.number, self.moment, self.dates, self.decorated, self.time)
 
     @property
     def dates(self) -> int:
@@ -317,6 +321,12 @@ def _decide(
         decision = f"dates in several styles ({shown}), kept as text"
         if n.dashed_year == n.rest:
             decision = f"it is not certain which part is the year ({shown}), kept as text"
+    elif n.time == n.rest:
+        shown = _examples(con, staged, column, f"NOT ({MARKER})", 2)
+        decision = f"times such as {shown} are kept as text"
+        if n.long_time:
+            odd = _examples(con, staged, column, TESTS["long_time"], 1)
+            decision = f"{odd} is not a time of day, so all are kept as text"
     elif n.decorated == n.rest and not (n.body_code or n.code or n.long):
         decision = _decide_number(con, staged, column, n, reading, others.decimal)
     if isinstance(decision, str):
@@ -452,9 +462,11 @@ def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
         (TESTS["year_last"], n.year_last, "date"),
         (NAMED, n.named, "date"),
         (TESTS["decorated"], n.decorated, "number"),
+        (TESTS["time"], n.time, "time"),
     )
     for test, passed, noun in tests:
-        if n.values > passed >= NOTED_SHARE * n.rest and passed and not n.code and not n.body_code:
+        coded = (n.code or n.body_code) and noun != "time"
+        if n.values > passed >= NOTED_SHARE * n.rest and passed and not coded:
             shown = _examples(con, staged, column, f"NOT coalesce({test}, false)")
             odd = n.values - passed
             said = f"is not a {noun}" if odd == 1 else f"are not {noun}s"

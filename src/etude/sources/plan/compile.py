@@ -51,6 +51,7 @@ from etude.sources.plan.scope import Scope, column_of, open_scope, table_ast
 _COMPARE: dict[str, type[exp.Binary]] = {
     "=": exp.EQ, "!=": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
 }  # fmt: skip
+QUANTILES = ("median", "quantile")
 _ARITHMETIC: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "*": exp.Mul}
 
 
@@ -78,6 +79,10 @@ class PlanMeasure:
     distinct: bool
     result: Typed
     """Kind, label and name of the aggregate; its SQL is filled in by `_settle`."""
+    other: exp.Expr | None = None
+    """The second operand of a correlation."""
+    at: float = 0.5
+    """The part of the values that a quantile divides off; a median is the quantile at one half."""
 
 
 def compile_plan(plan: QueryPlan, catalog: Catalog, dialect: str | None = None) -> str:
@@ -397,14 +402,19 @@ def _measure(item: Aggregate, rows: NameFrame) -> PlanMeasure:
     if item.filter is not None:
         counted = exp.Literal.number(1) if operand is None else operand
         operand = exp.Case(ifs=[exp.If(this=_all(item.filter, rows), true=counted)])
+    other = None if item.other is None else _expression(item.other, rows)
+    if other:
+        _check_operand(item.fn, other)
     words = [item.fn, "distinct" if item.distinct else "", of.name if of else ""]
     name = item.alias or "_".join(word for word in words if word)
     kind: Kind = of.kind if of and item.fn in ("min", "max") else "number"
-    return PlanMeasure(item.fn, operand, item.distinct, Typed(exp.Null(), kind, f"`{name}`", name))
+    result = Typed(exp.Null(), kind, f"`{name}`", name)
+    at = 0.5 if item.at is None else item.at
+    return PlanMeasure(item.fn, operand, item.distinct, result, other.ast if other else None, at)
 
 
 def _check_operand(fn: AggregateFn, of: Typed) -> None:
-    if fn in ("sum", "avg", "median") and of.kind not in ("number", "flag", "other"):
+    if fn not in ("count", "min", "max") and of.kind not in ("number", "flag", "other"):
         raise Invalid(f"{of}; `{fn}` needs a number.", hint="Use count, min or max, or a column of numbers.")
     if fn in ("min", "max") and of.kind == "boolean":
         raise Invalid(f"{of}; `{fn}` needs an order.", hint='Use count with a "filter".')
@@ -414,20 +424,28 @@ def _settle(
     query: exp.Select, keys: list[Typed], measures: list[PlanMeasure], dialect: str
 ) -> tuple[exp.Select, list[Typed], list[Typed]]:
     """Return keys and aggregates as SQL; over prepared rows if the engine needs them."""
-    median = any(measure.fn == "median" for measure in measures) and not sql.has_median(dialect)
+    placed = any(measure.fn in QUANTILES for measure in measures) and not sql.has_quantiles(dialect)
     # MySQL does not recognise a grouped expression in HAVING, nor always in SELECT.
     computed = dialect == "mysql" and any(not isinstance(key.ast, exp.Column) for key in keys)
-    if not median and not computed:
-        asts = [sql.measure(m.fn, m.operand, m.distinct, dialect) for m in measures]
+    if not placed and not computed:
+        asts = [_measured(m, m.operand, m.other, dialect) for m in measures]
     else:
         query, keys, asts = _prepare_rows(query, keys, measures, dialect)
     return query, keys, [replace(m.result, ast=ast) for m, ast in zip(measures, asts, strict=True)]
 
 
+def _measured(measure: PlanMeasure, operand: exp.Expr | None, other: exp.Expr | None, dialect: str) -> exp.Expr:
+    if measure.fn in QUANTILES and operand is not None:
+        return sql.quantile(operand, measure.at, dialect)
+    if measure.fn == "correlation" and operand is not None and other is not None:
+        return sql.correlation(operand, other, dialect)
+    return sql.measure(measure.fn, operand, measure.distinct, dialect)
+
+
 def _prepare_rows(
     query: exp.Select, keys: list[Typed], measures: list[PlanMeasure], dialect: str
 ) -> tuple[exp.Select, list[Typed], list[exp.Expr]]:
-    """Return rows with keys and operands as columns; operands of a median also get a row number and a count."""
+    """Return rows with keys and operands as columns; operands of a quantile also get a row number and a count."""
     asts = []
     partition = [key.ast for key in keys]
     columns = {f"key_{n}": key.ast for n, key in enumerate(keys)}
@@ -436,14 +454,16 @@ def _prepare_rows(
             asts.append(sql.measure(measure.fn, None, False, dialect))
             continue
         columns[f"value_{n}"] = measure.operand
-        if measure.fn != "median":
-            asts.append(sql.measure(measure.fn, _inner(f"value_{n}"), measure.distinct, dialect))
+        if measure.other is not None:
+            columns[f"other_{n}"] = measure.other
+        if measure.fn not in QUANTILES:
+            asts.append(_measured(measure, _inner(f"value_{n}"), _inner(f"other_{n}"), dialect))
             continue
         order = sql.ordered(measure.operand.copy(), False, "last", dialect)
         columns[f"place_{n}"] = sql.over(exp.RowNumber(), [ast.copy() for ast in partition], order)
         count = exp.Count(this=measure.operand.copy())
         columns[f"count_{n}"] = sql.over(count, [ast.copy() for ast in partition], [])
-        asts.append(_middle(n))
+        asts.append(_middle(n) if measure.at == 0.5 else _between_places(n, measure.at))
     query.select(*(exp.alias_(ast.copy(), sql.quote(name)) for name, ast in columns.items()), copy=False)
     outer = exp.Select().from_(query.subquery(sql.quote("_rows"), copy=False), copy=False)
     return outer, [replace(key, ast=_inner(f"key_{n}")) for n, key in enumerate(keys)], asts
@@ -459,6 +479,19 @@ def _middle(n: int) -> exp.Expr:
     high = exp.Add(this=_inner(f"count_{n}"), expression=exp.Literal.number(2))
     inside = exp.Between(this=place, low=_inner(f"count_{n}"), high=high)
     return exp.Avg(this=exp.Case(ifs=[exp.If(this=inside, true=sql.widen(_inner(f"value_{n}")))]))
+
+
+def _between_places(n: int, at: float) -> exp.Expr:
+    """Return a quantile: the values on both sides of its place, each weighted by how near it is."""
+    last = exp.Sub(this=_inner(f"count_{n}"), expression=exp.Literal.number(1))
+    place = exp.Add(
+        this=exp.Mul(this=exp.paren(last), expression=exp.Literal.number(at)), expression=exp.Literal.number(1)
+    )
+    away = exp.Abs(this=exp.Sub(this=_inner(f"place_{n}"), expression=exp.paren(place)))
+    near = exp.paren(exp.Sub(this=exp.Literal.number(1), expression=away))
+    part = exp.Mul(this=sql.widen(_inner(f"value_{n}")), expression=near)
+    inside = exp.LT(this=away.copy(), expression=exp.Literal.number(1))
+    return exp.Sum(this=exp.Case(ifs=[exp.If(this=inside, true=part)]))
 
 
 # --- top, order and limit

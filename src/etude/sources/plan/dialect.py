@@ -340,8 +340,8 @@ _FUNCTIONS: dict[str, type[exp.Func]] = {
 }
 
 
-def has_median(dialect: str) -> bool:
-    """Return whether the engine has a median of its own."""
+def has_quantiles(dialect: str) -> bool:
+    """Return whether the engine has medians and quantiles of its own."""
     return dialect in ("duckdb", "postgres")
 
 
@@ -349,19 +349,49 @@ def measure(fn: AggregateFn, operand: exp.Expr | None, distinct: bool, dialect: 
     """Return an aggregate over `operand`, or over the rows without one."""
     if operand is None:
         return exp.Count(this=exp.Star())
-    if fn == "median":
-        return _median(widen(operand), dialect)
+    if fn == "stddev":
+        return _deviation(widen(operand), dialect)
     if fn == "avg":
         operand = widen(operand)
     body = exp.Distinct(expressions=[operand]) if distinct else operand
     return _FUNCTIONS[fn](this=body)
 
 
-def _median(operand: exp.Expr, dialect: str) -> exp.Expr:
+def quantile(operand: exp.Expr, at: float, dialect: str) -> exp.Expr:
+    """Return the value below which this part of the values lies; between two values, it is interpolated."""
+    operand = widen(operand)
     if dialect == "duckdb":
-        return exp.Median(this=operand)
+        return exp.Median(this=operand) if at == 0.5 else exp.func("quantile_cont", operand, _number(at))
     order = exp.Order(expressions=[exp.Ordered(this=operand, nulls_first=False)])
-    return exp.WithinGroup(this=exp.PercentileCont(this=_number(0.5)), expression=order)
+    return exp.WithinGroup(this=exp.PercentileCont(this=_number(at)), expression=order)
+
+
+def _deviation(operand: exp.Expr, dialect: str) -> exp.Expr:
+    if dialect != "sqlite":
+        return exp.StddevSamp(this=operand)
+    count = exp.Count(this=operand.copy())
+    squares = _squares(operand, operand.copy(), count)
+    fewer = exp.paren(exp.Sub(this=count.copy(), expression=_number(1)))
+    return exp.Sqrt(this=divide(exp.Greatest(this=squares, expressions=[_number(0)]), fewer))
+
+
+def correlation(left: exp.Expr, right: exp.Expr, dialect: str) -> exp.Expr:
+    """Return Pearson's coefficient of two numbers, over the rows that have both."""
+    left, right = widen(left), widen(right)
+    if dialect in ("duckdb", "postgres"):
+        return exp.Corr(this=left, expression=right)
+    both = exp.Is(this=exp.Mul(this=left, expression=right), expression=exp.Null())
+    one, two = (exp.Case(ifs=[exp.If(this=exp.Not(this=both.copy()), true=each.copy())]) for each in (left, right))
+    count = exp.Count(this=exp.Mul(this=one.copy(), expression=two.copy()))
+    spread = exp.Mul(this=exp.paren(_squares(one, one, count)), expression=exp.paren(_squares(two, two, count)))
+    return divide(_squares(one, two, count), exp.Sqrt(this=spread))
+
+
+def _squares(left: exp.Expr, right: exp.Expr, count: exp.Expr) -> exp.Expr:
+    """Return the sum of the products of deviations from the means."""
+    product = exp.Sum(this=exp.Mul(this=left.copy(), expression=right.copy()))
+    sums = exp.Mul(this=exp.Sum(this=left.copy()), expression=exp.Sum(this=right.copy()))
+    return exp.Sub(this=product, expression=divide(sums, count.copy()))
 
 
 def ordered(ast: exp.Expr, desc: bool, nulls: Nulls, dialect: str) -> list[exp.Ordered]:

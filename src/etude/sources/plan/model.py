@@ -44,7 +44,7 @@ InOp = Literal["in", "not in"]
 NullOp = Literal["is null", "is not null"]
 Part = Literal["year", "quarter", "month", "week", "day", "weekday", "hour"]
 Grain = Literal["day", "week", "month", "quarter", "year"]
-AggregateFn = Literal["count", "sum", "avg", "min", "max", "median"]
+AggregateFn = Literal["count", "sum", "avg", "min", "max", "median", "quantile", "stddev", "correlation"]
 WindowFn = Literal["rank", "dense_rank", "row_number", "previous", "total", "running"]
 
 
@@ -400,10 +400,16 @@ class Named(Node):
 
 
 class Aggregate(Node):
-    """A measure over a group's rows, or those that pass `filter`; `count` without `of` counts rows."""
+    """A measure over a group's rows, or those that pass `filter`; `count` without `of` counts rows.
+
+    `quantile` needs `at`, between 0 and 1, and interpolates; `correlation` needs `with`, the second number; `stddev` is
+    that of a sample.
+    """
 
     fn: AggregateFn
     of: Expr | None = None
+    other: Expr | None = Field(default=None, alias="with")
+    at: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
     distinct: bool = Field(default=False, strict=True)
     filter: Filters | None = None
     alias: OutputName | None = Field(default=None, alias="as")
@@ -413,8 +419,14 @@ class Aggregate(Node):
         if self.of is None and (self.fn != "count" or self.distinct):
             what = "count with distinct" if self.fn == "count" else self.fn
             raise PydanticCustomError("operand", '`{what}` needs "of": the column to use.', {"what": what})
-        if self.distinct and self.fn == "median":
-            raise PydanticCustomError("operand", "`median` cannot be distinct.")
+        if self.distinct and self.fn in ("median", "quantile", "stddev", "correlation"):
+            raise PydanticCustomError("operand", "`{fn}` cannot be distinct.", {"fn": self.fn})
+        for fn, field, value in (("quantile", "at", self.at), ("correlation", "with", self.other)):
+            if (self.fn == fn) != (value is not None):
+                verb = "needs" if self.fn == fn else "takes no"
+                raise PydanticCustomError(
+                    "operand", '`{fn}` {verb} "{field}".', {"fn": self.fn, "verb": verb, "field": field}
+                )
         return self
 
 

@@ -128,7 +128,7 @@ class Scope:
 
 def _as_expression(text: str) -> str | None:
     """Return how a plan writes arithmetic such as `a * b` or a call such as `sum(a)`; None if the text is neither."""
-    call = re.fullmatch(r"\s*(count|sum|avg|min|max|median)\s*\(\s*([\w.]+)\s*\)\s*", text, re.I)
+    call = re.fullmatch(r"\s*(count|sum|avg|min|max|median|stddev)\s*\(\s*([\w.]+)\s*\)\s*", text, re.I)
     if call is not None:
         return f'{{"fn": "{call[1].lower()}", "of": "{call[2]}"}} in "aggregate"'
     parts = re.fullmatch(r"\s*([\w.]+)\s*([-+*/])\s*([\w.]+)\s*", text)
