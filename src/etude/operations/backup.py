@@ -400,8 +400,9 @@ def restore(
                 hint="Restore another backup: `etude restore PLACE --list` lists them.",
             )
         for files_of, names in ((objects, manifest.objects), (own_catalogs, manifest.catalogs)):
-            for name, named in names.items() if files_of is not None else ():
-                files_of.write(name, place.get(named.hash), BYTES)
+            if files_of is not None:
+                for name, named in names.items():
+                    files_of.write(name, place.get(named.hash), BYTES)
         if manifest.playbooks is not None:
             _restore_playbooks(settings.home, place.get(manifest.playbooks.hash))
         on_progress("writing the store")
