@@ -158,7 +158,7 @@ class Measures(Conditions):
         return Measured("count", column.table, column, distinct=True)
 
     def _note_spellings(self, column: KnownColumn) -> None:
-        """Note texts that are the same but for blanks and case: each is counted, or shown, by itself."""
+        """Note texts that differ only in blanks and case: each is counted, or shown, by itself."""
         plain = {" ".join(value.split()).casefold() for value in column.values}
         same = len(column.values) - len(plain)
         if column.kind == "text" and same:

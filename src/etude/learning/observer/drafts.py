@@ -23,7 +23,7 @@ _LITERAL = re.compile(r"'[^']*'|\b\d[\d.]*\b")
 _NAME = re.compile(r"[^a-z0-9]+")
 _TABLE = re.compile(r"\b(?:from|join)\s+([a-z_][\w.]*)", re.IGNORECASE)
 OVERLAP = 8
-"""Words in a row that a draft may share with a playbook: what a model was told is not learned from it again."""
+"""Words in a row that a draft may share with a playbook: nothing is learned again from text that a model was shown."""
 TRIGGERS = 6
 """The most words that a draft is triggered by."""
 
