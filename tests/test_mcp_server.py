@@ -24,18 +24,12 @@ from etude.app import App
 from etude.cli.mcp import config_for
 from etude.entities import SourceSpec
 from etude.errors import Invalid, InvalidQuery, NotFound
-from etude.mcp_server import (
-    TOOLS,
-    McpCaller,
-    agents_create,
-    catalogs_compare,
-    catalogs_list,
-    catalogs_show,
-    choose_tools,
-    create_mcp,
-    describe_dataset,
-    sql,
-)
+from etude.mcp_server.agent_tools import agents_create
+from etude.mcp_server.caller import McpCaller
+from etude.mcp_server.catalog_tools import catalogs_compare, catalogs_list, catalogs_show
+from etude.mcp_server.dataset_tools import describe_dataset
+from etude.mcp_server.run_tools import sql
+from etude.mcp_server.server import TOOLS, choose_tools, create_mcp
 from etude.sample import write_shop
 from etude.store.identity import Identity
 from etude.store.processes import Processes

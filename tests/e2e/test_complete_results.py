@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import etude
 from etude.entities import Limits
 from etude.errors import LimitExceeded
-from etude.mcp_server import McpCaller, sql
+from etude.mcp_server.caller import McpCaller
+from etude.mcp_server.run_tools import sql
 
 ROWS = 3_000_000
 QUERY = f"SELECT i, i % 1000 AS n, 'v' || (i % 97) AS t FROM range({ROWS}) r(i)"

@@ -14,8 +14,8 @@ from etude.agents.control import Agents
 from etude.agents.worker import Worker
 from etude.api.server import create_app
 from etude.app import App
-from etude.mcp_server import McpCaller
-from etude.mcp_server import ask as ask_by_mcp
+from etude.mcp_server.caller import McpCaller
+from etude.mcp_server.run_tools import ask as ask_by_mcp
 from etude.sample import write_shop
 from etude.store.queue import Queue
 

@@ -41,7 +41,8 @@ from etude.api.run_watcher import RunWatcher
 from etude.errors import EtudeError
 from etude.learning.observer.model_diagnosis import Diagnose, diagnose_with
 from etude.learning.observer.observer import observing
-from etude.mcp_server import McpCaller, http_handler
+from etude.mcp_server.caller import McpCaller
+from etude.mcp_server.server import http_handler
 from etude.store.identity import Identity
 from etude.telemetry import Metrics, Traces
 

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         sys.stdout.write((resources.files("etude") / "skill" / "SKILL.md").read_text("utf-8"))
         return
     try:
-        from etude.mcp_server import choose_tools, serve_stdio
+        from etude.mcp_server.server import choose_tools, serve_stdio
     except ImportError as error:
         raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
     from etude.app import App

@@ -1,0 +1,1 @@
+"""The MCP surface: the tools and resources of etude for the agents of others. `server.create_mcp` makes it."""
