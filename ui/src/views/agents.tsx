@@ -188,7 +188,7 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
       <details class="config"><summary>Configuration</summary><pre tabIndex={0}><code>{JSON.stringify(info.config, null, 2)}</code></pre></details>
       <AgentActions actions={actions.data?.items ?? []} onChange={actions.reload} />
       <h3>Steps</h3>
-      <ol class="rows">
+      <ol class="rows" aria-label="Steps">
         {(steps.data?.items ?? []).toReversed().map((step) => (
           <li key={step.step_no}>
             <details>

@@ -257,6 +257,11 @@ function Columns({ dataset, table, onSaved }: { dataset: string; table: TablePro
   );
 }
 
+/** True if the values only tell rows apart. Unique fractions and times are measured, so their distribution is worth a look. */
+function isKey(column: ColumnProfile): boolean {
+  return Boolean(column.unique) && !/double|float|real|decimal|numeric|date|time/i.test(column.type);
+}
+
 function ColumnCard({ dataset, table, column, onSaved }: { dataset: string; table: string; column: ColumnProfile; onSaved: () => void }) {
   const rows = column.rows ?? 0;
   const nulls = column.nulls ?? 0;
@@ -266,7 +271,7 @@ function ColumnCard({ dataset, table, column, onSaved }: { dataset: string; tabl
       <summary>
         <b class="mono">{column.name}</b>
         <small class="mono">{column.type.toLowerCase()}</small>
-        <Sparkline depths={column.histogram} plain={column.unique ?? false} />
+        <Sparkline depths={column.histogram} plain={isKey(column)} />
         <span class="note">
           {column.unique ? "unique" : column.distinct !== null && column.distinct !== undefined ? counted(column.distinct, "value") : ""}
           {nulls && rows ? ` · ${short((nulls / rows) * 100)}% null` : ""}
@@ -278,7 +283,7 @@ function ColumnCard({ dataset, table, column, onSaved }: { dataset: string; tabl
         {column.min !== null && column.min !== undefined && <><dt>From</dt><dd>{valueText(column.min)}</dd><dt>To</dt><dd>{valueText(column.max)}</dd></>}
         {column.mean !== null && column.mean !== undefined && <><dt>Mean</dt><dd>{fraction(column.mean)}</dd></>}
       </dl>
-      {!column.unique && <Histogram depths={column.histogram} />}
+      {!isKey(column) && <Histogram depths={column.histogram} />}
       {values.length > 0 && (
         <div class="bars narrow">
           {values.map((value) => (
