@@ -7,6 +7,8 @@ RUN := .venv/bin
 # Certificates as the system has them: a company's own authority is known there.
 export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
+# Sessions, engines and tests start thousands of interpreters: compiled modules are kept, whatever the machine says.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup ui demo run-server screenshots quick test check bench chaos fuzz clean
 
