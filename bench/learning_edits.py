@@ -16,7 +16,7 @@ from typing import Any
 
 import libcst as cst
 
-from etude.learning.edits.decision import ROUNDS, OutcomePair, Watch, decide, holdout_allows
+from etude.learning.edits.decision import ROUNDS, OutcomePair, Watch, decide_edit, holdout_allows
 from etude.learning.edits.learner import WATCHED
 
 GATE, HIDDEN = 40, 40
@@ -294,7 +294,7 @@ def ours(trial: Trial) -> bool:
     noisy = () if trial.shared else tuple(str(t) for t in range(GATE))
     for number in range(1, ROUNDS + 1):
         seen += trial.run(number)
-        decision = decide(seen, noisy=noisy, rounds=number)
+        decision = decide_edit(seen, noisy=noisy, rounds=number)
         if decision.verdict != "continue":
             break
     if decision.verdict != "accept":

@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass
 
 from etude.learning.evidence import CoinEvent
-from etude.learning.playbooks.lesson_state import LessonRecord, show_probability
+from etude.learning.playbooks.lesson_state import LessonRecord, lesson_show_probability
 
 LESSONS = 100
 EVENTS = 300
@@ -32,7 +32,7 @@ def live(effect: float, chance: random.Random, events: int = EVENTS) -> Life:
     shown_count = 0
     promoted = False
     for number in range(1, events + 1):
-        q = show_probability(record.standing)
+        q = lesson_show_probability(record.standing)
         shown = chance.random() < q
         shown_count += shown
         standing = record.add(CoinEvent(q, shown, chance.random() < BASE + (effect if shown else 0.0)))

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from etude.cancellation import Cancellation
 from etude.learning.evidence import CoinEvent
-from etude.learning.playbooks.lesson_state import LessonRecord, ReplayTrial, admit, show_probability
+from etude.learning.playbooks.admission import reason_against_admission
+from etude.learning.playbooks.lesson_state import LessonRecord, ReplayTrial, lesson_show_probability
 from etude.models.base import ModelRequest, UserMessage
 from etude.models.sim import Need, SimModel, SimTask
 
@@ -58,7 +59,7 @@ def success_by_round(arm: str, seed: int) -> list[float]:
         for number, task in enumerate(every):
             for _ in range(VARIANTS):
                 lesson = lessons.get(number)
-                q = show_probability(lesson.record.standing) if lesson else 0.0
+                q = lesson_show_probability(lesson.record.standing) if lesson else 0.0
                 shown = lesson is not None and chance.random() < q
                 good = answers(model, task, lesson.text if lesson is not None and shown else "")
                 right += good
@@ -85,7 +86,7 @@ def _learn(
         ]
         known = [t for t in every if model.knows(t.needs[0].fact)][:5]
         passing = [ReplayTrial(s, answers(model, t, ""), answers(model, t, text)) for s, t in enumerate(known)]
-        if admit(origin, passing) is not None:
+        if reason_against_admission(origin, passing) is not None:
             return
     # The placebo is shown without admission, which would refuse it: it is there for its length alone.
     lessons[number] = Lesson(text)

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from bench.figure import Figure
 from etude.app import App
-from etude.cli.eval import describe_case, format_figures
-from etude.evaluation import Judged, ReferenceQuestion, evaluate, read_cases, score
+from etude.cli.eval import describe_case, format_scores
+from etude.evaluation import Judged, ReferenceQuestion, evaluate, read_reference_questions, score_judged
 
 DATA = Path(os.environ.get("REFERENCE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 SETS = ("spider_train", "defog")
@@ -32,7 +32,7 @@ def measure() -> list[Figure]:
     """Return the figures of the measured part; none if the reference data is not there."""
     if not (DATA / "spider_train").is_dir():
         return []
-    total = score(run("spider_train", "measure"))
+    total = score_judged(run("spider_train", "measure"))
     return [
         Figure("offline: right answers, of those given", 100 * (total.precision or 0), None, "%", least=93),
         Figure("offline: right answers, of all questions", 100 * (total.coverage or 0), None, "%", least=40),
@@ -50,7 +50,7 @@ def part_of(cases: Sequence[ReferenceQuestion], part: str) -> list[ReferenceQues
 
 def load_cases(name: str) -> list[ReferenceQuestion]:
     """Return the questions of a set. In SQLite's references, text in double quotes is a string."""
-    cases = read_cases(DATA / name / "questions.jsonl")
+    cases = read_reference_questions(DATA / name / "questions.jsonl")
     if name != "spider_train":
         return cases
     return [replace(case, sql=tuple(_single_quotes(sql) for sql in case.sql)) for case in cases]
@@ -83,7 +83,7 @@ def main() -> None:
     options = parser.parse_args()
     shown = ["all"] if options.all else ["wrong"] if options.wrong else []
     part = "all" if options.set == "defog" else options.part
-    print(format_figures(run(options.set, part, options.databases, shown)), end="")
+    print(format_scores(run(options.set, part, options.databases, shown)), end="")
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import duckdb
 
 from etude.errors import Invalid
 from etude.ids import new_id
-from etude.replays.guards import check_guards, derive_guards, shapes_of
-from etude.replays.mutants import MutantReport, mine_guards
-from etude.replays.query_facts import read_query
-from etude.replays.repair import find_repair, profile_tables, repair_query
+from etude.replays.guards import check_guards, derive_guards, guarded_shapes
+from etude.replays.mutants import MutantReport, find_guards_by_mutants
+from etude.replays.query_facts import read_query_facts
+from etude.replays.repair import find_repair, measure_for_repair, repair_query
 from etude.replays.script import Script, ScriptStep
 from etude.sources.source import make_catalog
 
@@ -202,10 +202,10 @@ class Shop:
     def script(self, question: str) -> Script:
         """Return the script of a question, with the guards that follow from its data and from mutants of them."""
         catalog, query = self.catalog(), QUESTIONS[question]
-        facts = read_query(query, "duckdb", {t.name: t for t in catalog.tables if t.name in USED[question]})
-        shapes = shapes_of(catalog, [facts])
+        facts = read_query_facts(query, "duckdb", {t.name: t for t in catalog.tables if t.name in USED[question]})
+        shapes = guarded_shapes(catalog, [facts])
         guards = derive_guards(catalog, shapes, facts.joined, self.query)
-        added, report = mine_guards([query], catalog, shapes, guards, self.query)
+        added, report = find_guards_by_mutants([query], catalog, shapes, guards, self.query)
         return Script(
             id=new_id("script"),
             question=question,
@@ -219,7 +219,7 @@ class Shop:
             shapes=shapes,
             guards=(*guards, *added),
             mutants=report,
-            profiles=profile_tables(catalog, shapes, self.query),
+            profiles=measure_for_repair(catalog, shapes, self.query),
             tables=tuple(t.name for t in catalog.tables),
         )
 

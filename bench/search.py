@@ -24,7 +24,7 @@ import numpy as np
 from bench.figure import Figure, alternate
 from etude.app import App
 from etude.search import exact, lance
-from etude.search.base import Only, arrow_schema
+from etude.search.base import Only, index_schema
 from etude.search.terms import query_terms
 from etude.store.objects import Objects
 
@@ -126,7 +126,7 @@ def _recall(app: App, database: str, queries: list[str]) -> tuple[float, float]:
 
     opened, model = app.indexes.open_latest(app.source(database)), app.indexes.embeddings
     assert opened is not None and model is not None
-    whole = exact.ExactIndex(pa.Table.from_batches(list(opened[1].batches(arrow_schema(1).names, Only()))))
+    whole = exact.ExactIndex(pa.Table.from_batches(list(opened[1].batches(index_schema(1).names, Only()))))
     only, words, vectors = Only(kinds=("row",)), [], []
     for query in queries[:50]:
         terms, vector = query_terms(query), model.embed([query])[0]
@@ -143,11 +143,11 @@ def _growth(folder: Path) -> list[Figure]:
     figures = []
     for count in GROWTH:
         objects, chance = Objects(folder / f"growth{count}"), np.random.default_rng(1)
-        schema = arrow_schema(64)
+        schema = index_schema(64)
         started = time.perf_counter()
-        lance.write_index(objects, {}, "v", schema, _synthetic(count, schema, chance), count)
+        lance.write_lance_index(objects, {}, "v", schema, _synthetic(count, schema, chance), count)
         built = time.perf_counter() - started
-        index = lance.open_index(objects, {}, "v")
+        index = lance.open_lance_index(objects, {}, "v")
         seconds = []
         for _ in range(50):
             vector = chance.standard_normal(64, dtype=np.float32)

@@ -18,7 +18,7 @@ from bench.queue import postgres
 from etude.entities import ResultColumn, ResultInfo, RunFilter
 from etude.events import Event, RunQueued, RunStarted, StepFinished, StepStarted
 from etude.result import Result
-from etude.spool import write_parquet
+from etude.spool import spool_to_parquet
 from etude.store.base import Store
 from etude.store.objects import Objects
 from etude.store.postgres import PostgresStore
@@ -48,7 +48,7 @@ def _reading(folder: Path) -> Iterator[Figure]:
                 'customer ' || (hash(i) % 50000) AS name FROM range({rows}) r(i)"""
         ).to_arrow_table()
         sink = pa.BufferOutputStream()
-        write_parquet(sink, table.schema, table.to_batches())
+        spool_to_parquet(sink, table.schema, table.to_batches())
         artifact = objects.put(bytes(sink.getvalue()), "application/vnd.apache.parquet")
         path = objects.local_path(artifact.hash)
         columns = tuple(ResultColumn(name=f.name, type=str(f.type)) for f in table.schema)

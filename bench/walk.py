@@ -44,8 +44,12 @@ def tell():
 sys.setprofile(trace); threading.setprofile(trace)
 """
 ACTIONS = {
-    "etude sql": 'from etude.cli.main import run\nrun(["sql", "t.csv", "SELECT sum(amount) FROM t"])\ntell()',
-    "etude ask": 'from etude.cli.main import run\nrun(["ask", "t.csv", "What is the total amount?"])\ntell()',
+    "etude sql": (
+        'from etude.cli.main import run_command\nrun_command(["sql", "t.csv", "SELECT sum(amount) FROM t"])\ntell()'
+    ),
+    "etude ask": (
+        'from etude.cli.main import run_command\nrun_command(["ask", "t.csv", "What is the total amount?"])\ntell()'
+    ),
     "POST /sql": """
 from etude.app import App
 from etude.api.server import create_app

@@ -11,15 +11,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from etude.addresses import (
-    connect,
-    dial,
+    connect_to_host,
+    dial_addresses,
     find_addresses,
     is_loopback,
     is_public,
     may_reach,
-    parse_entry,
+    parse_allowed_host,
     parse_host_port,
-    parse_reach,
+    parse_reachable,
 )
 from etude.errors import Invalid, Refused, Unavailable
 from etude.settings import load_settings
@@ -144,13 +144,13 @@ def test_nothing_else_is_the_loopback(host: str) -> None:
     ],
 )
 def test_an_entry_is_a_host_and_a_port(entry: str, parsed: tuple[str, int]) -> None:
-    assert parse_entry(entry) == parsed
+    assert parse_allowed_host(entry) == parsed
 
 
 @given(st.text())
 def test_any_text_is_an_entry_or_named_as_none(text: str) -> None:
     try:
-        host, port = parse_entry(text)
+        host, port = parse_allowed_host(text)
     except Invalid as error:
         assert text in str(error) and error.details["value"] == text
     else:
@@ -172,7 +172,7 @@ def test_hosts_and_networks_can_be_allowed() -> None:
 @pytest.mark.parametrize("entry", ["", "10.0.0.0/33", "10.1", "*.internal", "hooks.internal:80", "http://x", "a b"])
 def test_a_bad_entry_without_a_port_is_named(entry: str) -> None:
     with pytest.raises(Invalid, match="is neither a host name nor a network") as error:
-        parse_reach(entry)
+        parse_reachable(entry)
     assert error.value.details["value"] == entry
 
 
@@ -188,13 +188,13 @@ def port() -> Iterator[int]:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "0"])
 def test_this_machine_is_refused_however_it_is_written(host: str, port: int) -> None:
     with pytest.raises(Refused, match="is not a public address"):
-        connect(host, port, (), 5)
+        connect_to_host(host, port, (), 5)
 
 
 def test_a_name_is_asked_for_once_and_connected_as_it_was_checked(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     look_up, asked = socket.getaddrinfo, []
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: asked.append(a[0]) or look_up(*a, **k))
-    with connect("localhost", port, ["127.0.0.1"], 5) as opened:
+    with connect_to_host("localhost", port, ["127.0.0.1"], 5) as opened:
         assert opened.getpeername() == ("127.0.0.1", port)
     assert asked == ["localhost"]
 
@@ -208,7 +208,9 @@ def test_a_host_with_addresses_of_both_kinds_is_reached_at_the_public_one() -> N
 
 def test_the_next_address_is_tried_if_one_does_not_answer(port: int) -> None:
     dropped: list[socket.socket] = []
-    with dial([address("::1"), address("127.0.0.1")], port, 5, drop=lambda s: (dropped.append(s), s.close())) as opened:
+    with dial_addresses(
+        [address("::1"), address("127.0.0.1")], port, 5, drop=lambda s: (dropped.append(s), s.close())
+    ) as opened:
         assert opened.getpeername() == ("127.0.0.1", port)
     assert [s.family for s in dropped] == [socket.AF_INET6]
 
@@ -217,9 +219,9 @@ def test_what_is_not_there_is_tried_again_later() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
         with pytest.raises(Unavailable, match="cannot be reached"):
-            connect("127.0.0.1", taken.getsockname()[1], ["127.0.0.1"], 5)
+            connect_to_host("127.0.0.1", taken.getsockname()[1], ["127.0.0.1"], 5)
     with pytest.raises(Unavailable, match="has no address"):
-        connect("no-such-host.invalid", 80, (), 5)
+        connect_to_host("no-such-host.invalid", 80, (), 5)
 
 
 def test_what_is_allowed_is_a_setting() -> None:

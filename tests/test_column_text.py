@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.cell_text import csv_line, escape_formula, json_value, text_value
+from etude.cell_text import cell_to_json, cell_to_text, csv_line, escape_formula
 from etude.column_text import csv_lines, json_arrays, json_objects, text_lines
 from etude.entities import ResultColumn, ResultInfo
 from etude.result import Result
@@ -56,11 +56,11 @@ def test_columns_are_written_as_their_cells_are(result: Result) -> None:
     for delimiter, escape in ((",", None), ("\t", None), (",", escape_formula)):
         lines = list(csv_lines(batch, kinds, delimiter, escape))
         assert lines == [csv_line(row, delimiter, escape) for row in rows]
-    values = [list(map(json_value, row)) for row in rows]
+    values = [list(map(cell_to_json, row)) for row in rows]
     assert list(json_arrays(batch, kinds)) == [json.dumps(row, ensure_ascii=False) for row in values]
     objects = [json.dumps(dict(zip(names, row)), ensure_ascii=False) for row in values]
     assert list(json_objects(batch, names, kinds)) == objects
-    assert list(text_lines(batch, kinds)) == [tuple(map(text_value, row)) for row in rows]
+    assert list(text_lines(batch, kinds)) == [tuple(map(cell_to_text, row)) for row in rows]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from etude.cli.main import COMMANDS, run
+from etude.cli.main import COMMANDS, run_command
 from etude.entities import Entity
-from etude.offline.__main__ import main as trace
+from etude.offline.__main__ import print_trace as trace
 from etude.sample import write_shop
 from etude.settings import Settings
 
@@ -71,7 +71,7 @@ def test_command_examples_run(page: Path, capsys: pytest.CaptureFixture[str]) ->
     for _, text in blocks(page, "console", "bash"):
         for line in text.splitlines():
             if line.startswith("etude "):
-                assert run(shlex.split(line, comments=True)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+                assert run_command(shlex.split(line, comments=True)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
             elif line.startswith("python -m etude.offline "):
                 assert trace(shlex.split(line, comments=True)[3:]) == 0, f"{line}\n{capsys.readouterr().err}"
 

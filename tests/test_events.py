@@ -26,9 +26,9 @@ from etude.events import (
     RunWaiting,
     StepFinished,
     StepStarted,
-    apply,
+    apply_entry,
     fold,
-    summarise,
+    summarise_run,
 )
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,7 +81,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
     run = fold(log)
     for _ in range(draw(st.integers(0, 12))):
         log.append(entry(run.seq + 1, draw(next_events(run))))
-        run = apply(run, log[-1])
+        run = apply_entry(run, log[-1])
     return log
 
 
@@ -102,7 +102,7 @@ def test_folding_a_prefix_and_then_the_rest_is_folding_all(log: list[Entry], dat
     run = fold(log[:cut])
     assert fold(log[cut:], run) == fold(log)
     for rest in log[cut:]:
-        run = apply(run, rest)
+        run = apply_entry(run, rest)
     assert run == fold(log)
 
 
@@ -149,14 +149,14 @@ def test_a_gap_or_repetition_of_seq_is_refused(log: list[Entry], seq: int) -> No
     if seq == run.seq + 1:
         return
     with pytest.raises(Conflict, match="does not follow"):
-        apply(run, entry(seq, Note(text="x")))
+        apply_entry(run, entry(seq, Note(text="x")))
 
 
 @given(logs())
 def test_an_ended_run_takes_only_notes_and_artifacts(log: list[Entry]) -> None:
     run = fold(log)
     if run.status not in ENDED:
-        run = apply(run, entry(run.seq + 1, RunCancelled()))
+        run = apply_entry(run, entry(run.seq + 1, RunCancelled()))
     blocked: list[Event] = [
         RunStarted(worker="w"),
         RunPaused(),
@@ -169,14 +169,14 @@ def test_an_ended_run_takes_only_notes_and_artifacts(log: list[Entry]) -> None:
     ]
     for event in blocked:
         with pytest.raises(Conflict, match="cannot follow"):
-            apply(run, entry(run.seq + 1, event))
-    assert apply(run, entry(run.seq + 1, Note(text="x"))).status == run.status
+            apply_entry(run, entry(run.seq + 1, event))
+    assert apply_entry(run, entry(run.seq + 1, Note(text="x"))).status == run.status
 
 
 @given(logs())
 def test_the_summary_agrees_with_the_run(log: list[Entry]) -> None:
     run = fold(log)
-    summary = summarise(run)
+    summary = summarise_run(run)
     shared = set(type(summary).model_fields) & set(Run.model_fields)
     assert {f: getattr(summary, f) for f in shared} == {f: getattr(run, f) for f in shared}
     assert (summary.elapsed_ms is None) == (run.ended_at is None)

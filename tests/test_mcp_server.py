@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from api.conftest import listening, open_app
 from etude.app import App
-from etude.cli.mcp import config_for
+from etude.cli.mcp import mcp_client_config
 from etude.entities import SourceSpec
 from etude.errors import Invalid, InvalidQuery, NotFound
 from etude.mcp_server.agent_tools import agents_create
@@ -29,7 +29,7 @@ from etude.mcp_server.caller import McpCaller
 from etude.mcp_server.catalog_tools import catalogs_compare, catalogs_list, catalogs_show
 from etude.mcp_server.dataset_tools import describe_dataset
 from etude.mcp_server.run_tools import sql
-from etude.mcp_server.server import TOOLS, choose_tools, create_mcp
+from etude.mcp_server.server import TOOLS, choose_mcp_tools, create_mcp
 from etude.sample import write_shop
 from etude.store.identity import Identity
 from etude.store.processes import Processes
@@ -234,7 +234,7 @@ def test_a_reader_s_tools_only_read(app: App) -> None:
 def test_the_config_of_each_client_starts_it(client: str) -> None:
     import tomllib
 
-    text = config_for(client)
+    text = mcp_client_config(client)
     config = tomllib.loads(text) if client == "codex" else json.loads(text)
     (servers,) = config.values()
     command = [servers["etude"]["command"], *servers["etude"]["args"]]
@@ -304,16 +304,16 @@ def test_the_list_of_tools_can_be_narrowed(app: App) -> None:
     caller = McpCaller(app, lambda fields: None)  # type: ignore[arg-type, return-value]
 
     async def offered(names: str) -> set[str]:
-        async with Client(create_mcp(lambda _: caller, choose_tools(names))) as client:
+        async with Client(create_mcp(lambda _: caller, choose_mcp_tools(names))) as client:
             return {tool.name for tool in (await client.list_tools()).tools}
 
     assert asyncio.run(offered("python, sql")) == {"python", "sql"}
     with pytest.raises(Invalid, match="no tool `pyton`") as raised:
-        choose_tools("pyton")
+        choose_mcp_tools("pyton")
     assert "python" in raised.value.hint
     with pytest.raises(Invalid, match="No tool"):
-        choose_tools(",")
-    assert '"--tools"' in config_for("claude", "python,sql")
+        choose_mcp_tools(",")
+    assert '"--tools"' in mcp_client_config("claude", "python,sql")
 
 
 def test_an_agent_without_a_worker_says_so(app: App) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from etude import plugins
 from etude.app import App
-from etude.cli.main import run
+from etude.cli.main import run_command
 from etude.errors import Invalid
 from etude.sources.base import Driver
 from etude.store.base import Store
@@ -19,20 +19,20 @@ PAGE = Path(__file__).parent.parent / "docs" / "add-a-source.md"
 
 @pytest.mark.parametrize("name", sorted(plugins.BUILT_IN["source"]))
 def test_every_built_in_source_is_a_driver(name: str) -> None:
-    assert issubclass(plugins.load("source", name), Driver)
+    assert issubclass(plugins.load_implementation("source", name), Driver)
 
 
 @pytest.mark.parametrize("name", sorted(plugins.BUILT_IN["store"]))
 def test_every_built_in_store_is_a_store(name: str) -> None:
-    assert issubclass(plugins.load("store", name), Store)
+    assert issubclass(plugins.load_implementation("store", name), Store)
 
 
 def test_an_unknown_name_is_told_the_known_ones() -> None:
     with pytest.raises(Invalid, match="There is no source `oracle`") as caught:
-        plugins.load("source", "oracle")
+        plugins.load_implementation("source", "oracle")
     assert "`postgres`" in caught.value.hint and "entry point" in caught.value.hint
     with pytest.raises(Invalid, match="There is no nothing `x`"):
-        plugins.load("nothing", "x")
+        plugins.load_implementation("nothing", "x")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def planets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("planets")
 def test_a_source_of_another_package_is_like_a_built_in_one(tmp_path: Path) -> None:
-    assert "planets" in plugins.names("source")
+    assert "planets" in plugins.implementation_names("source")
     with App(home=tmp_path / "home") as app:
         result = app.sql("planets://sky", "SELECT name, moons FROM planets WHERE moons > 1 ORDER BY moons")
         assert result.rows() == [("Mars", 2), ("Saturn", 274)]
@@ -63,7 +63,7 @@ def test_a_source_of_another_package_is_like_a_built_in_one(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("planets")
 def test_the_example_of_the_docs_passes_the_conformance_suite(capsys: pytest.CaptureFixture[str]) -> None:
-    code = run(["check", "source", "planets://sky"])
+    code = run_command(["check", "source", "planets://sky"])
     out = capsys.readouterr().out
     assert code == 0, out
     assert out.count("ok  ") >= 10

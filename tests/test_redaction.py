@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.cli.main import run
+from etude.cli.main import run_command
 from etude.errors import Invalid
 from etude.redaction import redact, redact_value
 from etude.store.postgres import PostgresStore
@@ -84,9 +84,9 @@ def test_no_command_shows_the_secrets_of_a_source(
     monkeypatch.setenv("ETUDE_SOURCES", json.dumps({f"s{at}": {"url": url} for at, url in enumerate(urls)}))
     monkeypatch.setenv("ETUDE_REMOTE__ALLOW", json.dumps(["https://h/?sig=SEC"]))
     for command in (["config"], ["config", "--json"], ["sources", "list"], ["sources", "list", "--json"]):
-        assert run(command) == 0
+        assert run_command(command) == 0
     for url in urls:
-        assert run(["sql", url, "SELECT 1"]) != 0
+        assert run_command(["sql", url, "SELECT 1"]) != 0
     told = capsys.readouterr()
     assert "X-Amz-Signature=***" in told.out
     assert "SEC" not in told.out + told.err

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 import etude
 from etude import spool
 from etude.app import App
-from etude.cell_text import escape_formula, json_value, text_value
+from etude.cell_text import cell_to_json, cell_to_text, escape_formula
 from etude.entities import ResultColumn, ResultInfo
-from etude.result import to_json
+from etude.result import result_to_json
 
 
 @pytest.fixture(scope="module")
@@ -234,12 +234,12 @@ def test_the_forms_of_a_result(db: etude.Connection) -> None:
     ],
 )
 def test_json_carries_every_cell(value: Any, form: Any) -> None:
-    assert json_value(value) == form
-    json.dumps(json_value(value), allow_nan=False)
+    assert cell_to_json(value) == form
+    json.dumps(cell_to_json(value), allow_nan=False)
 
 
 def test_the_json_form_of_a_result_is_strict_json(db: etude.Connection) -> None:
-    body = to_json(db.sql("FROM t"))
+    body = result_to_json(db.sql("FROM t"))
     again = json.loads(json.dumps(body, allow_nan=False))
     assert again["row_count"] == 3 and len(again["rows"]) == 3
     assert again["columns"][0] == {"name": "bool", "type": "BOOLEAN"}
@@ -412,7 +412,7 @@ def test_an_interval_is_written_as_duckdb_prints_it(
 ) -> None:
     query = f"SELECT INTERVAL '{interval}' AS x"
     ((text,),) = plain.sql(f"SELECT x::VARCHAR FROM ({query})").fetchall()
-    assert to_json(db.sql(query, record=False))["rows"] == [[text]]
+    assert result_to_json(db.sql(query, record=False))["rows"] == [[text]]
 
 
 @pytest.mark.parametrize(
@@ -432,9 +432,9 @@ def test_an_interval_is_written_as_duckdb_prints_it(
 )
 def test_text_says_what_the_engine_holds(expression: str, json_form: Any, text: str, db: etude.Connection) -> None:
     result = db.sql(f"SELECT {expression} AS x")
-    assert to_json(result)["rows"] == [[json_form]]
+    assert result_to_json(result)["rows"] == [[json_form]]
     ((value,),) = result.iter_rows(shown=True)
-    assert text_value(value) == text
+    assert cell_to_text(value) == text
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))

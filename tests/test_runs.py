@@ -19,7 +19,7 @@ from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, SourceUnava
 from etude.events import Entry, RunPaused, RunRequested, RunResumed, RunStarted, TextDelta
 from etude.models.base import AssistantMessage, ModelRequest, ToolResult, UserMessage
 from etude.models.scripted import Line, Scene, Scripted, ScriptedCall
-from etude.runs import parse_direct
+from etude.runs import parse_direct_run
 from etude.runtime import live_runs
 from etude.runtime.control import Control
 from etude.runtime.prompt import describe_catalog
@@ -469,12 +469,12 @@ def test_a_query_in_the_background_is_cancelled(app: App, shop: Path):
     ],
 )
 def test_a_message_that_begins_so_is_code(text: str, parsed: tuple[str, str] | None):
-    assert parse_direct(text) == parsed
+    assert parse_direct_run(text) == parsed
 
 
 def test_code_without_code_is_refused():
     with pytest.raises(Invalid, match="nothing after"):
-        parse_direct("SQL:  ")
+        parse_direct_run("SQL:  ")
 
 
 def test_direct_sql_needs_no_model_and_joins_the_thread(app: App, shop: Path):

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from etude.app import App
-from etude.scratch_folder import ScratchFolder, remove_orphans
+from etude.scratch_folder import ScratchFolder, remove_orphaned_folders
 
 LARGE = """
 import sys
@@ -23,7 +23,7 @@ sys.stdin.read()
 def test_a_folder_stays_until_it_is_removed(tmp_path: Path) -> None:
     folder = ScratchFolder("etude-x-", tmp_path)
     (folder.path / "file").write_text("x")
-    remove_orphans("etude-", tmp_path)
+    remove_orphaned_folders("etude-", tmp_path)
     assert (folder.path / "file").read_text() == "x"
     folder.remove()
     folder.remove()

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 import pytest
 
 from etude.app import App
-from etude.cli.main import run
+from etude.cli.main import run_command
 from etude.entities import Entity, Limits, SourceSpec
 from etude.errors import Invalid
 from etude.redaction import redact
@@ -232,7 +232,7 @@ def test_config_and_sources_list_print_no_secret(
     monkeypatch.setenv("ETUDE_SOURCES__SALES__URL", "postgresql://ann:hunter2@db/sales?password=hunter2")
     monkeypatch.setenv("ETUDE_OBJECTS_OPTIONS__SECRET_ACCESS_KEY", "hunter2")
     for command in (["config"], ["config", "--json"], ["sources", "list"], ["sources", "list", "--json"]):
-        assert run(command) == 0
+        assert run_command(command) == 0
     out, err = capsys.readouterr()
     assert "ann:***@db" in out and "hunter2" not in out + err
     assert not (tmp_path / "etude.toml").exists()
@@ -242,7 +242,7 @@ def test_config_prints_every_setting_with_its_origin(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ETUDE_LIMITS__ROWS", "7")
-    assert run(["config", "--json"]) == 0
+    assert run_command(["config", "--json"]) == 0
     rows = {item["key"]: item for item in json.loads(capsys.readouterr().out)}
     assert rows["limits.rows"] == {"key": "limits.rows", "value": "7", "origin": "environment"}
     assert rows["record"]["origin"] == "default"

@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from etude.entities import Entity
 from etude.errors import Invalid
-from etude.validation import explain, find_field_error
+from etude.validation import explain_validation, find_field_error
 
 
 class Inner(Entity):
@@ -57,7 +57,7 @@ class Form(Entity):
 def refusal(body: Any, model: Any = Form, **more: Any) -> Invalid:
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(model).validate_python(body)
-    return explain(caught.value, "the form", model=model, **more)
+    return explain_validation(caught.value, "the form", model=model, **more)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_secret_that_is_too_short_is_told_without_it() -> None:
 def test_text_that_is_not_json_is_not_shown() -> None:
     with pytest.raises(ValidationError) as caught:
         Form.model_validate_json(f'{{"token": "{SECRET}"')
-    text = str(explain(caught.value, "the form", model=Form))
+    text = str(explain_validation(caught.value, "the form", model=Form))
     assert text.startswith("The form: it is not valid JSON: EOF") and SECRET not in text
 
 
@@ -206,6 +206,6 @@ def test_any_error_has_words(body: dict[str, Any]) -> None:
         Form.model_validate(body)
     except ValidationError as error:
         problem = find_field_error(error, Form)
-        text = str(explain(error, "the form", model=Form))
+        text = str(explain_validation(error, "the form", model=Form))
         assert problem.field.split(".")[0].split("[")[0] in body
         assert text.endswith(".") and "Input should" not in text and "pydantic" not in text

@@ -111,7 +111,7 @@ def parse_host_port(text: str, default_port: int = 0) -> tuple[str, int] | None:
     return (host, port) if host and 0 < port < 1 << 16 else None
 
 
-def parse_entry(entry: str) -> tuple[str, int]:
+def parse_allowed_host(entry: str) -> tuple[str, int]:
     """Parse an entry of an allow-list into host and port; raise `Invalid` for anything but `host:port`."""
     found = parse_host_port(entry) if isinstance(entry, str) else None
     if found is None:
@@ -124,7 +124,7 @@ def parse_entry(entry: str) -> tuple[str, int]:
     return found
 
 
-def parse_reach(entry: str) -> str | Network:
+def parse_reachable(entry: str) -> str | Network:
     """Parse an entry of an allow-list without ports into a network or a host name; raise `Invalid` otherwise."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_network(entry, strict=False)
@@ -157,7 +157,7 @@ def fold_host(host: str) -> str:
 
 def may_reach(host: str, address: Address, reach: Collection[str]) -> bool:
     """True if the host, at this address, is public or covered by an entry of `reach`."""
-    return is_public(address) or any(_covers(parse_reach(entry), host, _plain(address)) for entry in reach)
+    return is_public(address) or any(_covers(parse_reachable(entry), host, _plain(address)) for entry in reach)
 
 
 def _covers(entry: str | Network, host: str, address: Address) -> bool:
@@ -167,14 +167,14 @@ def _covers(entry: str | Network, host: str, address: Address) -> bool:
 # -- connections
 
 
-def resolve(host: str, port: int) -> list[str]:
+def resolve_host(host: str, port: int) -> list[str]:
     """Return the addresses of a host name, from the resolver of this machine."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def find_addresses(
-    host: str, port: int, allowed: Callable[[Address], bool] = is_public, resolve: Resolve = resolve
+    host: str, port: int, allowed: Callable[[Address], bool] = is_public, resolve: Resolve = resolve_host
 ) -> list[Address]:
     """Look the host up once and return those of its addresses that are allowed.
 
@@ -201,7 +201,7 @@ def loopback_addresses() -> list[Address]:
     return list(_LOOPBACK)
 
 
-def dial(
+def dial_addresses(
     addresses: Sequence[Address],
     port: int,
     timeout: float,
@@ -228,10 +228,10 @@ def dial(
     raise failure
 
 
-def connect(host: str, port: int, reach: Collection[str], timeout: float) -> socket.socket:
+def connect_to_host(host: str, port: int, reach: Collection[str], timeout: float) -> socket.socket:
     """Connect to a host if it is public or covered by an entry of `reach`."""
     addresses = find_addresses(host, port, lambda address: may_reach(host, address, reach))
     try:
-        return dial(addresses, port, timeout)
+        return dial_addresses(addresses, port, timeout)
     except OSError as error:
         raise Unavailable(f"`{host}` cannot be reached: {error.strerror or error}.") from None

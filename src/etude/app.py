@@ -17,16 +17,23 @@ from etude.errors import Conflict, EtudeError, Invalid, NotFound
 from etude.fair_share import ThreadShare
 from etude.redaction import redact
 from etude.result import Result
-from etude.runtime.query import Query, RunStorage, run_query
-from etude.scratch_folder import remove_orphans
+from etude.runtime.query import Query, RunStorage, run_query_as_run
+from etude.scratch_folder import remove_orphaned_folders
 from etude.settings import Settings, load_settings
-from etude.sources.federation import find_others, query_together, uses_frames
+from etude.sources.federation import find_other_sources, query_together, uses_frames
 from etude.sources.parameters import Encoded, Params, decode_params, encode_params
 from etude.sources.pool import MAIN, EngineLimits, Pool, ResultStream
 from etude.sources.registered_tables import NAME as FRAMES
-from etude.sources.registered_tables import RegisteredTables, add_tables
+from etude.sources.registered_tables import RegisteredTables, add_registered_tables
 from etude.sources.source import Source, StartedQuery
-from etude.sources.source_url import check_name, check_offered, find_kind, local_path, name_for, resolve_url
+from etude.sources.source_url import (
+    check_offered_source,
+    check_source_name,
+    resolve_source_url,
+    source_kind,
+    source_name_from_url,
+    source_path,
+)
 
 if TYPE_CHECKING:
     from etude.agents.control import Agents
@@ -101,7 +108,9 @@ class App:
         """The store of runs, threads and sources. Opening it closes the runs that a dead process left open."""
         url = self.settings.store_url
         scheme = url.partition("://")[0]
-        opened: Store = plugins.load("store", scheme)(Path(local_path(url)) if scheme == "sqlite" else url)
+        opened: Store = plugins.load_implementation("store", scheme)(
+            Path(source_path(url)) if scheme == "sqlite" else url
+        )
         opened.limit_storage(self._allowed_storage)
         opened.recover()
         return opened
@@ -121,7 +130,7 @@ class App:
     def scratch(self) -> Path:
         """The folder for results that are too large for memory, until they are stored or deleted."""
         folder = self.settings.home / "scratch"
-        remove_orphans("etude-", folder)
+        remove_orphaned_folders("etude-", folder)
         return folder
 
     def close(self) -> None:
@@ -183,10 +192,10 @@ class App:
 
     def add_source(self, name: str, spec: SourceSpec) -> Catalog:
         """Register a source under a name, after checking that it opens."""
-        check_name(name)
+        check_source_name(name)
         if name in self.sources():
             raise Conflict(f"There is a source `{name}` already.", hint=f"Run `etude sources remove {name}` first.")
-        kind = spec.kind or find_kind(resolve_url(spec.url))
+        kind = spec.kind or source_kind(resolve_source_url(spec.url))
         spec = spec.model_copy(update={"kind": kind, "url": _absolute_url(spec.url, kind)})
         catalog = self._open(name, spec).catalog(self.settings.limits)
         self.store.put_source(name, spec)
@@ -194,7 +203,7 @@ class App:
 
     def add_database(self, name: str, url: str, tables: Sequence[str] | None, by: str) -> Catalog:
         """Register a database for a remote caller, if the settings list it."""
-        check_offered(url, self.settings.server.databases)
+        check_offered_source(url, self.settings.server.databases)
         granted = tuple(tables) if tables is not None else None
         return self.add_source(name, SourceSpec(url=url, tables=granted, by=by))
 
@@ -244,7 +253,7 @@ class App:
                 f"There is no source, file or folder `{redact(name_or_url)}`.",
                 hint=f"Did you mean `{near[0]}`?" if near else hint,
             )
-        opened = self._open(name_for(name_or_url), SourceSpec(url=name_or_url))
+        opened = self._open(source_name_from_url(name_or_url), SourceSpec(url=name_or_url))
         opened.named = False
         return opened
 
@@ -317,9 +326,9 @@ class App:
         return find_profile(self, self.source(source))
 
     def _find_sizes(self, source: Source) -> Mapping[str, Size]:
-        from etude.catalog.storage.profiles import find_sizes
+        from etude.catalog.storage.profiles import find_profiled_sizes
 
-        return find_sizes(self, source)
+        return find_profiled_sizes(self, source)
 
     def annotations(self, source: str | Source) -> dict[str, Any]:
         """Return the annotations of the tables of a source: descriptions, owners and tags."""
@@ -413,7 +422,7 @@ class App:
         if begun is None:
             return None
         asked = Query(opened.name, query, None, limits)
-        return begun, lambda: run_query(asked, lambda _: begun.answer, None, self.scratch)
+        return begun, lambda: run_query_as_run(asked, lambda _: begun.answer, None, self.scratch)
 
     def plan(
         self,
@@ -453,7 +462,7 @@ class App:
 
         parsed = plan if isinstance(plan, QueryPlan) else parse_plan(plan if isinstance(plan, str) else dict(plan))
         catalog = self.catalog(source)
-        return parsed, compile_plan(parsed, add_tables(catalog, beside) if beside is not None else catalog)
+        return parsed, compile_plan(parsed, add_registered_tables(catalog, beside) if beside is not None else catalog)
 
     def _run(
         self,
@@ -470,7 +479,7 @@ class App:
         def ask(describe: bool) -> ResultStream:
             return self._ask(source, query.sql, others, query.limits, describe, on_progress, query.params)
 
-        result = run_query(query, ask, storage, self.scratch)
+        result = run_query_as_run(query, ask, storage, self.scratch)
         if note := source.hiding_note:
             result.notes = (*result.notes, note)
         return result
@@ -500,7 +509,7 @@ class App:
     def _joined_by_name(self, source: Source, sql: str, others: Mapping[str, str | Source]) -> list[Source]:
         named = self.others(source.name, others)
         names = [n for n in self.sources() if n not in others] if self._has_sources() else []
-        found = set(find_others(sql, source.name, [*others, *names]))
+        found = set(find_other_sources(sql, source.name, [*others, *names]))
         return [s for s in named if s.name in found] + [self.source(n) for n in names if n in found]
 
     def new_frames(self) -> RegisteredTables:
@@ -514,7 +523,9 @@ class App:
                 f"Two sources would be called `{primary}`.",
                 hint="The first source has this name from its path; choose another name for the second.",
             )
-        return [u if isinstance(u, Source) else self._open(check_name(n), SourceSpec(url=u)) for n, u in urls.items()]
+        return [
+            u if isinstance(u, Source) else self._open(check_source_name(n), SourceSpec(url=u)) for n, u in urls.items()
+        ]
 
     def _has_sources(self) -> bool:
         return bool(self.settings.sources) or "store" in self.__dict__ or Path(self.settings.home).exists()
@@ -577,9 +588,9 @@ class App:
 
     def replay(self, run_or_file: str, source: str | None = None) -> Proof:
         """Execute a recorded run again without a model, and compare its results. A file is one of `runs export`."""
-        from etude.replays.proof import load_recorded, prove
+        from etude.replays.proof import load_recorded_run, prove
 
-        return prove(self, load_recorded(self, run_or_file), source)
+        return prove(self, load_recorded_run(self, run_or_file), source)
 
     def compare_runs(self, first: str, second: str) -> Difference:
         """Return why two runs differ, and the rows that moved."""
@@ -625,15 +636,15 @@ class App:
 
     def resources_for(self, run: Run, source: Source | None) -> RunResources:
         """Return what a run on a source can reach."""
-        from etude.run_setup import make_resources
+        from etude.run_setup import make_run_resources
 
-        return make_resources(self, run, source)
+        return make_run_resources(self, run, source)
 
     def source_fingerprint(self, source: Source, anywhere: bool = False) -> str:
         """Return a fingerprint of a source and its grants, with or without its place, unique across tenants."""
-        from etude.run_setup import source_fingerprint
+        from etude.run_setup import run_source_fingerprint
 
-        return source_fingerprint(self, source, anywhere)
+        return run_source_fingerprint(self, source, anywhere)
 
     def open_model(self, name: str) -> Model:
         """Return a model by its name; it is opened once and shared."""
@@ -692,7 +703,7 @@ class App:
 
     def open_sandbox(self, name: str) -> Provider:
         """Return a sandbox provider by its name, with the options of the settings."""
-        opened: Provider = plugins.load("sandbox", name)(**self.settings.sandbox_options)
+        opened: Provider = plugins.load_implementation("sandbox", name)(**self.settings.sandbox_options)
         return opened
 
     def open_session(
@@ -749,7 +760,7 @@ class App:
             access = SourceAccess(
                 opened.name,
                 ask,
-                lambda: add_tables(opened.catalog(self.settings.limits), frames),
+                lambda: add_registered_tables(opened.catalog(self.settings.limits), frames),
                 query_limits or self.settings.limits,
                 lambda: self.annotations(opened),
                 keep,
@@ -841,7 +852,7 @@ def _absolute_url(url: str, kind: str) -> str:
         return url
     if url.startswith("file:") and not url.startswith("file://"):
         return f"file:{Path(url.removeprefix('file:')).expanduser().absolute()}"
-    return local_path(url) if kind in ("duckdb", "sqlite", "files") else url
+    return source_path(url) if kind in ("duckdb", "sqlite", "files") else url
 
 
 def _looks_like_path(text: str) -> bool:
@@ -854,7 +865,7 @@ def _plan_text(body: Mapping[str, Any]) -> str:
     return json.dumps(body, separators=(", ", ": "))
 
 
-def require_source(url: str | None, environment: Mapping[str, str]) -> str:
+def require_app_source(url: str | None, environment: Mapping[str, str]) -> str:
     """Return the given source, or the one in `ETUDE_SOURCE`; raise if there is none."""
     chosen = url or environment.get("ETUDE_SOURCE")
     if not chosen:

@@ -24,7 +24,7 @@ _NULL = 8
 _PLAIN = frozenset([*range(1, 25), 33, 34, 35, 37, 43, 44])
 
 
-def check_batch(batch: Any) -> None:
+def check_batch_limits(batch: Any) -> None:
     """Raise `LimitExceeded` if a batch or table has too many rows, or takes too much memory as plain values.
 
     Raises `pyarrow.ArrowInvalid` if its lengths and buffers contradict each other.
@@ -43,19 +43,19 @@ def check_batch(batch: Any) -> None:
         raise _too_much(f"{received:,} bytes that stand for {taken:,}", f"{EXTRA:,} more than received", "bytes")
 
 
-def count_bytes(batch: Any) -> int:
+def count_decoded_bytes(batch: Any) -> int:
     """Return an upper bound of the bytes of a batch as plain values."""
     return sum(_count(column) for column in batch.columns)
 
 
-def split(batch: Any, most: int) -> Iterator[Any]:
+def split_batch(batch: Any, most: int) -> Iterator[Any]:
     """Yield slices of a batch; each takes at most this many bytes as plain values, or is a single row."""
-    if batch.num_rows <= 1 or count_bytes(batch) <= most:
+    if batch.num_rows <= 1 or count_decoded_bytes(batch) <= most:
         yield batch
         return
     half = batch.num_rows // 2
-    yield from split(batch.slice(0, half), most)
-    yield from split(batch.slice(half), most)
+    yield from split_batch(batch.slice(0, half), most)
+    yield from split_batch(batch.slice(half), most)
 
 
 def _check_structure(column: Any) -> None:
@@ -185,7 +185,7 @@ def _count_children(array: Any) -> int:
     return int(array.nbytes) + (_count(array.values) if hasattr(array, "values") else 0)
 
 
-def is_compressed(message: Any) -> bool:
+def is_compressed_arrow(message: Any) -> bool:
     """True if the body of an Arrow message is compressed. Reads the flatbuffer, as pyarrow does not expose it."""
 
     def field(table: int, index: int) -> int:
@@ -211,14 +211,14 @@ def is_compressed(message: Any) -> bool:
     return bool(field(batch, 3))
 
 
-def refuse_compressed(stream: Any) -> None:
+def refuse_compressed_arrow(stream: Any) -> None:
     """Raise `LimitExceeded` if a stream is compressed: a small one could expand to gigabytes, and etude sends none."""
     import pyarrow as pa
 
     described = 0
     for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(stream)):
         described += len(message.metadata)
-        if described > METADATA or is_compressed(message.metadata):
+        if described > METADATA or is_compressed_arrow(message.metadata):
             raise LimitExceeded(
                 "A stream of Arrow data is compressed or has too many batches.",
                 hint="Send fewer, larger batches without compression.",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from etude.cell_text import interval_text
+from etude.cell_text import interval_to_text
 
 
 def python_values(array: Any, kind: str, shown: bool = False) -> list[Any]:
@@ -43,7 +43,7 @@ def python_values(array: Any, kind: str, shown: bool = False) -> list[Any]:
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
-def is_converted(arrow: Any, kind: str) -> bool:
+def is_converted_type(arrow: Any, kind: str) -> bool:
     """Return whether values of this type differ from what Arrow returns for them."""
     return _converter(arrow, kind, shown=True) is not None
 
@@ -52,7 +52,7 @@ def _converter(arrow: Any, kind: str, shown: bool) -> Callable[[Any], Any] | Non
     """Return a function from Arrow's value to the one of the engine's own client; None if they are equal."""
     import pyarrow as pa
 
-    interval = interval_text if shown else _timedelta
+    interval = interval_to_text if shown else _timedelta
     if pa.types.is_interval(arrow):
         return lambda v: interval(*v)
     if kind == "INTERVAL" and pa.types.is_struct(arrow):

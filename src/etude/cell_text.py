@@ -26,7 +26,7 @@ _FORMULA = re.compile(r"[\t\r\n]|[\s\x00-\x20\x7f-\x9f\xad\u200b-\u200f\u2060\uf
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|inf|Infinity)")
 
 
-def json_value(value: Any) -> Any:
+def cell_to_json(value: Any) -> Any:
     """Return a cell as a JSON value: dates as ISO text, bytes as hex, numbers that JSON cannot represent as text."""
     match value:
         case None | bool() | str() | int():
@@ -40,18 +40,18 @@ def json_value(value: Any) -> Any:
         case dt.timedelta():
             micros = value // dt.timedelta(microseconds=1)
             days = int(micros / 86_400_000_000)
-            return interval_text(0, days, (micros - days * 86_400_000_000) * 1000)
+            return interval_to_text(0, days, (micros - days * 86_400_000_000) * 1000)
         case bytes():
             return value.hex()
         case dict():
-            return {str(k): json_value(v) for k, v in value.items()}
+            return {str(k): cell_to_json(v) for k, v in value.items()}
         case list() | tuple():
-            return [json_value(v) for v in value]
+            return [cell_to_json(v) for v in value]
         case _:
             return str(value)
 
 
-def text_value(value: Any) -> str:
+def cell_to_text(value: Any) -> str:
     """Return a cell as text for CSV and Markdown: empty for null, `true` and `false`, nested values as JSON."""
     if type(value) is float and math.isfinite(value):
         return repr(value)
@@ -65,14 +65,14 @@ def text_value(value: Any) -> str:
         case Decimal() if value.is_finite():
             return f"{value:f}"
         case dict() | list() | tuple():
-            return json.dumps(json_value(value), ensure_ascii=False)
+            return json.dumps(cell_to_json(value), ensure_ascii=False)
         case _:
-            return str(json_value(value))
+            return str(cell_to_json(value))
 
 
 def csv_line(row: Iterable[Any], delimiter: str = ",", escape: Callable[[str], str] | None = None) -> str:
     """Return a row of CSV without its line end. An empty text is quoted, so that it differs from a null."""
-    fields = ["" if value is None else csv_field(text_value(value), delimiter, escape) for value in row]
+    fields = ["" if value is None else csv_field(cell_to_text(value), delimiter, escape) for value in row]
     # A line without any character would be skipped by most readers.
     return '""' if fields == [""] else delimiter.join(fields)
 
@@ -95,7 +95,7 @@ def _exact(value: Decimal) -> Any:
     return as_float if Decimal(repr(as_float)) == value else str(value)
 
 
-def interval_text(months: int, days: int, nanoseconds: int) -> str:
+def interval_to_text(months: int, days: int, nanoseconds: int) -> str:
     """Return an interval as DuckDB prints it: `1 year 2 months 3 days 04:05:06.5`."""
     years, rest = int(months / 12), months - 12 * int(months / 12)
     parts = [(years, "year"), (rest, "month"), (days, "day")]
@@ -109,7 +109,7 @@ def interval_text(months: int, days: int, nanoseconds: int) -> str:
     return " ".join(said)
 
 
-def preview_text(value: Any) -> str:
+def cell_preview(value: Any) -> str:
     """Return a cell in one short line; control characters are escaped, because they could drive a terminal."""
     text = "null" if value is None else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: SHOWN_CHARS + 1])

@@ -1,4 +1,4 @@
-"""Confine a process with the operating system: memory, network, files, new privileges.
+"""Confine a process with the operating system: memory, priority, environment, network, files, new privileges.
 
 Each function confines the calling process permanently and returns True if that worked. On a system without the
 feature (macOS, an old kernel, a container that forbids it) it changes nothing and returns False; the caller reports it.
@@ -47,7 +47,7 @@ def _lower(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def replace_environment(variables: Mapping[str, str]) -> None:
+def replace_process_environment(variables: Mapping[str, str]) -> None:
     """Set these variables instead of all others, and overwrite the old values in memory: they may hold secrets."""
     place = ctypes.POINTER(ctypes.c_void_p).in_dll(_libc(), "environ")
     texts = list(itertools.takewhile(bool, map(place.__getitem__, itertools.count())))
@@ -61,7 +61,7 @@ def replace_environment(variables: Mapping[str, str]) -> None:
     os.environ.update(variables)
 
 
-def prefer_as_victim() -> bool:
+def prefer_for_oom_kill() -> bool:
     """Ask the kernel to kill this process first if the machine runs out of memory."""
     try:
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -70,7 +70,7 @@ def prefer_as_victim() -> bool:
     return True
 
 
-def yield_to_host(nice: int) -> None:
+def lower_cpu_priority(nice: int) -> None:
     """Give way to the host when processors are scarce, so that it stays responsive under any load."""
     with contextlib.suppress(OSError):
         os.nice(max(nice - os.nice(0), 0))
@@ -105,7 +105,7 @@ def landlock_abi() -> int:
     return max(int(_libc().syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))), 0)
 
 
-def grant_only(
+def grant_only_paths(
     readable: Iterable[str],
     writable: Iterable[str],
     *,

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from etude.app import App, require_source
-from etude.db import Database, check_file_name
+from etude.app import App, require_app_source
+from etude.db import Database, check_saved_file_name
 from etude.entities import Catalog, Limits
 from etude.errors import Conflict, Invalid, NotFound, Unavailable
 from etude.limits import change_limits
 from etude.result import Result
-from etude.sources.registered_tables import add_tables
+from etude.sources.registered_tables import add_registered_tables
 
 if TYPE_CHECKING:
     from etude.replays.proof import Proof
@@ -46,7 +46,7 @@ def connect(
             connection.close()
             raise
         return connection
-    chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
+    chosen = require_app_source(os.fspath(source) if source is not None else None, os.environ)
     return Connection(chosen, {n: os.fspath(u) for n, u in others.items()}, app)
 
 
@@ -55,7 +55,7 @@ def ask(source: str | os.PathLike[str] | None, question: str, /, *, app: App | N
 
     Raises the error that the run ended with. If the answer has a `question`, answer it with `reply`.
     """
-    chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
+    chosen = require_app_source(os.fspath(source) if source is not None else None, os.environ)
     opened = app or App()
     try:
         return opened.ask(chosen, question, **options).require()
@@ -90,15 +90,15 @@ def replay(run: str, /, *, source: str | os.PathLike[str] | None = None, app: Ap
 
 def save(name: str, data: str | bytes) -> None:
     """Write a file to the working folder, completely or not at all; in a session, the host stores it."""
-    from etude.store.objects import write_whole
+    from etude.store.objects import write_object_file
 
-    write_whole(Path(check_file_name(name)), data.encode() if isinstance(data, str) else bytes(data))
+    write_object_file(Path(check_saved_file_name(name)), data.encode() if isinstance(data, str) else bytes(data))
 
 
 def load(name: str) -> bytes:
     """Return a file of the working folder; in a session, a file that was saved there or that the host provided."""
     try:
-        return Path(check_file_name(name)).read_bytes()
+        return Path(check_saved_file_name(name)).read_bytes()
     except FileNotFoundError:
         raise NotFound(f"There is no file `{name}` here.", hint="`etude.save` writes one.") from None
     except OSError as error:
@@ -109,7 +109,7 @@ def open_session(
     source: str | os.PathLike[str] | None = None, /, *, app: App | None = None, **options: Any
 ) -> Notebook:
     """Open a persistent, sandboxed Python session on a source (`$ETUDE_SOURCE` if none). See `App.open_session`."""
-    chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
+    chosen = require_app_source(os.fspath(source) if source is not None else None, os.environ)
     if app is not None:
         return app.open_session(chosen, **options)
     opened = App()
@@ -193,7 +193,7 @@ class Connection(Database):
     def catalog(self) -> Catalog:
         """Return the tables, columns, types, keys, comments and row counts."""
         catalog = self._app.catalog(self._source)
-        return catalog if self._source is self._frames else add_tables(catalog, self._frames)
+        return catalog if self._source is self._frames else add_registered_tables(catalog, self._frames)
 
     def register(self, name: str, data: Any) -> None:
         """Let queries read a DataFrame, an Arrow table, a result, a list of dicts or a dict of columns as a table.

@@ -120,7 +120,7 @@ class _IbisBackend:
         return result.rows()[0][0] if isinstance(expression, types.Scalar) else first(whole(result))
 
 
-def check_file_name(name: object) -> str:
+def check_saved_file_name(name: object) -> str:
     """Return the name of a file to save or load; raise `Invalid` if it contains a folder or odd characters."""
     if not isinstance(name, str) or not _FILE.fullmatch(name):
         raise Invalid(

@@ -37,7 +37,7 @@ def default_memory() -> int:
     return max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2, 1 << 30)
 
 
-def find_file(environment: Mapping[str, str]) -> Path | None:
+def find_settings_file(environment: Mapping[str, str]) -> Path | None:
     """Return the `etude.toml` to read: the one in `ETUDE_CONFIG`, in the working folder, or in the home folder."""
     named = environment.get("ETUDE_CONFIG")
     if named:
@@ -51,6 +51,6 @@ def find_file(environment: Mapping[str, str]) -> Path | None:
 def home_by_default(environment: Mapping[str, str]) -> Path | None:
     """Return the folder of etude's state if it is the only setting that anything sets; otherwise None."""
     given = {name for name, text in environment.items() if name.startswith("ETUDE_") and text} - NOT_SETTINGS
-    if given - {"ETUDE_HOME"} or find_file(environment) is not None:
+    if given - {"ETUDE_HOME"} or find_settings_file(environment) is not None:
         return None
     return Path(environment.get("ETUDE_HOME") or default_home()).expanduser().absolute()

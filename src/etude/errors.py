@@ -1,4 +1,4 @@
-"""Every error that a user can see: each class has a fixed code, an HTTP status and an exit code."""
+"""Every error that a user can see: each class has a fixed code, an HTTP status, an exit code and a form as JSON."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def fold(entries: Iterable[Entry], run: Run | None = None) -> Run:
     return folding.freeze()
 
 
-def apply(run: Run | None, entry: Entry) -> Run:
+def apply_entry(run: Run | None, entry: Entry) -> Run:
     """Return the run after one more entry."""
     return fold((entry,), run)
 
@@ -430,7 +430,7 @@ def _fields(event: Entity) -> dict[str, Any]:
     return fields
 
 
-def summarise(run: Run) -> RunSummary:
+def summarise_run(run: Run) -> RunSummary:
     """Return the run as lists show it."""
     elapsed = (run.ended_at - run.created_at).total_seconds() * 1000 if run.ended_at else None
     return RunSummary(

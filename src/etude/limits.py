@@ -22,10 +22,12 @@ def change_limits(limits: Bounds, changes: Mapping[str, Any]) -> Bounds:
     try:
         return kind.model_validate(limits.model_dump() | dict(changes))
     except ValidationError as error:
-        from etude.validation import explain
+        from etude.validation import explain_validation
 
         listed = f"Limits: {', '.join(kind.model_fields)}."
-        raise explain(error, "the limits", model=kind, name=lambda field: f"The limit `{field}`", hint=listed) from None
+        raise explain_validation(
+            error, "the limits", model=kind, name=lambda field: f"The limit `{field}`", hint=listed
+        ) from None
 
 
 def lower_limits(limits: Bounds, asked: Mapping[str, Any]) -> Bounds:

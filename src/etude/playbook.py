@@ -106,7 +106,7 @@ def parse_playbook(text: str) -> Playbook:
     return Playbook(name=name, description=description, text=(parts[2] or "").strip())
 
 
-def parse_metadata(text: str) -> dict[str, Any]:
+def parse_playbook_metadata(text: str) -> dict[str, Any]:
     """Return the `metadata` of a SKILL.md, which holds what is etude's own; empty if there is none."""
     parts = _PARTS.match(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     found = _parse_head(parts[1]).get("metadata") if parts else None

@@ -33,14 +33,14 @@ _NAMED = re.compile(
 )
 
 
-def is_secret(key: str) -> bool:
+def is_secret_name(key: str) -> bool:
     """True if a field or setting of this name holds a secret."""
     return bool(_SECRET.search(key.rsplit(".", 1)[-1]))
 
 
 def holds_secrets(key: str) -> bool:
     """True if a field of this name is a secret, or free-form headers or options, which often contain secrets."""
-    return is_secret(key) or key == "headers" or key.endswith("options")
+    return is_secret_name(key) or key == "headers" or key.endswith("options")
 
 
 def redact(text: str) -> str:

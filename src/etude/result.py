@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from etude.arrow_limits import count_bytes, split
+from etude.arrow_limits import count_decoded_bytes, split_batch
 from etude.arrow_values import python_values
-from etude.cell_text import json_value, preview_text
+from etude.cell_text import cell_preview, cell_to_json
 from etude.column_text import json_arrays
 from etude.errors import LimitExceeded, Unavailable
 
@@ -95,7 +95,7 @@ class Result:
 
     def pieces(self) -> Iterator[Any]:
         """Yield the record batches in pieces that are small enough to be converted at once."""
-        for piece, _ in iter_pieces(self.batches()):
+        for piece, _ in iter_result_pieces(self.batches()):
             yield piece
 
     def arrow(self) -> Any:
@@ -197,14 +197,14 @@ class Result:
         """Return the first cells as text, the names of their columns, and a line on the size of the result."""
         columns = self.columns[:SHOWN_COLUMNS]
         rows = [
-            [preview_text(v) for v in row[: len(columns)]] for row in itertools.islice(self.iter_rows(True), SHOWN_ROWS)
+            [cell_preview(v) for v in row[: len(columns)]] for row in itertools.islice(self.iter_rows(True), SHOWN_ROWS)
         ]
         size = f"{self.row_count:,} row{'' if self.row_count == 1 else 's'}"
         size += f", the first {len(rows)} shown" if len(rows) < self.row_count else ""
         if len(columns) < len(self.columns):
             size += f"; {len(self.columns)} columns, the first {len(columns)} shown"
         size += "; there are more: `limit` cut the result" if self.truncated else ""
-        return rows, [preview_text(c.name) for c in columns], size
+        return rows, [cell_preview(c.name) for c in columns], size
 
 
 def _read_groups(source: Any, check: Callable[[int, int], None]) -> Iterator[Any]:
@@ -217,7 +217,7 @@ def _read_groups(source: Any, check: Callable[[int, int], None]) -> Iterator[Any
             check(*_range_of(file.metadata.row_group(group)))
             yield from file.iter_batches(1 << 16, row_groups=[group])
         if not file.metadata.num_rows:
-            yield from no_rows(file.schema_arrow)
+            yield from empty_result_batches(file.schema_arrow)
 
 
 def _range_of(group: Any) -> tuple[int, int]:
@@ -227,7 +227,7 @@ def _range_of(group: Any) -> tuple[int, int]:
     return min(starts, default=0), max((s + c.total_compressed_size for s, c in zip(starts, columns)), default=0)
 
 
-def no_rows(schema: Any) -> list[Any]:
+def empty_result_batches(schema: Any) -> list[Any]:
     """Return the batches of a result without rows: one empty batch, so that the columns are known."""
     import pyarrow as pa
 
@@ -235,7 +235,7 @@ def no_rows(schema: Any) -> list[Any]:
     return [pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)]
 
 
-def describe(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
+def describe_columns(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
     """Return the columns of a schema, with the engine's own type names if it provided them."""
     from etude.entities import ResultColumn
 
@@ -243,21 +243,21 @@ def describe(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
     return tuple(ResultColumn(name=f.name, type=t) for f, t in zip(schema, names, strict=True))
 
 
-def iter_pieces(batches: Iterable[Any]) -> Iterator[tuple[Any, int]]:
+def iter_result_pieces(batches: Iterable[Any]) -> Iterator[tuple[Any, int]]:
     """Yield slices that are small enough to convert to Python values, each with its bytes as plain values."""
     for batch in batches:
-        for piece in split(batch, PIECE_BYTES):
-            yield piece, count_bytes(piece)
+        for piece in split_batch(batch, PIECE_BYTES):
+            yield piece, count_decoded_bytes(piece)
 
 
-def take_page(info: ResultInfo, batches: Iterable[Any], offset: int = 0) -> list[list[Any]]:
+def take_row_page(info: ResultInfo, batches: Iterable[Any], offset: int = 0) -> list[list[Any]]:
     """Return rows as JSON values. The page ends early, after at least one row, if its values exceed `PAGE_BYTES`.
 
     `offset` is the position of the first row, for errors.
     """
     rows: list[list[Any]] = []
     size = 0
-    for piece, taken in iter_pieces(batches):
+    for piece, taken in iter_result_pieces(batches):
         size += taken
         if rows and size > PAGE_BYTES:
             break
@@ -267,7 +267,7 @@ def take_page(info: ResultInfo, batches: Iterable[Any], offset: int = 0) -> list
                 hint="Select fewer or shorter columns, or download the result as CSV or Parquet.",
                 limit="bytes",
             )
-        rows += [[json_value(v) for v in row] for row in Result(info, [piece]).iter_rows(True)]
+        rows += [[cell_to_json(v) for v in row] for row in Result(info, [piece]).iter_rows(True)]
     return rows
 
 
@@ -279,11 +279,11 @@ def _first_batches(result: Result, limit: int) -> Iterator[Any]:
             return
 
 
-def first_page(result: Result, limit: int) -> RowPage:
+def first_row_page(result: Result, limit: int) -> RowPage:
     """Return the first rows of a result as JSON; fewer if they are large."""
     from etude.entities import RowPage
 
-    rows = take_page(result.info, _first_batches(result, limit))
+    rows = take_row_page(result.info, _first_batches(result, limit))
     return RowPage(
         run_id=result.run_id,
         columns=list(result.columns),
@@ -296,12 +296,12 @@ def first_page(result: Result, limit: int) -> RowPage:
     )
 
 
-def to_json(result: Result) -> dict[str, Any]:
+def result_to_json(result: Result) -> dict[str, Any]:
     """Return a small result as JSON, as in the API."""
-    return json.loads("".join(iter_json(result)))  # type: ignore[no-any-return]
+    return json.loads("".join(iter_result_json(result)))  # type: ignore[no-any-return]
 
 
-def iter_json(result: Result) -> Iterator[str]:
+def iter_result_json(result: Result) -> Iterator[str]:
     """Yield a result as pieces of one JSON object, as `--format json` writes it, with few rows in memory at a time."""
     columns = [{"name": c.name, "type": c.type} for c in result.columns]
     head = json.dumps({"run_id": result.run_id, "columns": columns, "rows": []}, ensure_ascii=False)

@@ -18,15 +18,15 @@ from etude.entities import Budget, Catalog, Limits, Message, Run, Turn
 from etude.errors import EtudeError, NotFound
 from etude.events import ArtifactCreated, Guided, Note, RunFinished
 from etude.models.base import Model
-from etude.runtime.answer import read_results
+from etude.runtime.answer import read_answer_results
 from etude.runtime.figures import render_figures
 from etude.runtime.loop import RunSetup
 from etude.runtime.prompt import OPENING, Earlier, Opening, open_conversation
 from etude.runtime.query import RunLog
-from etude.runtime.thread import earlier_messages, last_success
+from etude.runtime.thread import earlier_messages, last_success_in_thread
 from etude.runtime.tool_context import RunResources
 from etude.sources.federation import query_together, uses_frames
-from etude.sources.registered_tables import add_tables
+from etude.sources.registered_tables import add_registered_tables
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -54,7 +54,7 @@ TOOLS = (
 )
 
 
-def make_setup(
+def make_run_setup(
     app: App,
     log: RunLog,
     source: Source | None,
@@ -66,7 +66,7 @@ def make_setup(
     log.commit()
     run = log.run
     opening = _read_opening(app, run)
-    resources = make_resources(app, run, source, mark=opening.mark if opening else None, beside=beside)
+    resources = make_run_resources(app, run, source, mark=opening.mark if opening else None, beside=beside)
     chosen = model or _open_model(app, run, resources)
     if opening is None and chosen.name == "offline":
         # Rules read the question and the record themselves; describing thousands of tables takes longer than they do.
@@ -83,11 +83,11 @@ def make_setup(
         resources=resources,
         conclude=conclude,
         hidden=_hidden(app, [source] if source else [app.source(n) for n in resources.names], opening.whole),
-        fill=lambda run, text: render_figures(text, read_results(run, app.read_result)).text,
+        fill=lambda run, text: render_figures(text, read_answer_results(run, app.read_result)).text,
     )
 
 
-def make_resources(
+def make_run_resources(
     app: App,
     run: Run,
     source: Source | None,
@@ -109,7 +109,7 @@ def make_resources(
 
     def describe_source(name: str) -> Catalog:
         catalog = _describe(app, sources[name], limits)
-        return add_tables(catalog, beside) if beside is not None else catalog
+        return add_registered_tables(catalog, beside) if beside is not None else catalog
 
     def lend() -> AbstractContextManager[Notebook]:
         if not sources:
@@ -119,7 +119,7 @@ def make_resources(
 
     resources = RunResources(
         names=tuple(sources),
-        fingerprints={name: source_fingerprint(app, each) for name, each in sources.items()},
+        fingerprints={name: run_source_fingerprint(app, each) for name, each in sources.items()},
         find_catalog=cache(describe_source),
         find_known=lambda name: _known_tables(app, sources[name], limits),
         query=query,
@@ -155,7 +155,7 @@ def _search(app: App, source: Source, query: str, kinds: Sequence[str], k: int) 
 
 
 def _load_tools() -> Mapping[str, Tool]:
-    return {name: plugins.load("tool", name)() for name in TOOLS}
+    return {name: plugins.load_implementation("tool", name)() for name in TOOLS}
 
 
 def _open_model(app: App, run: Run, resources: RunResources) -> Model:
@@ -232,7 +232,7 @@ def _find_earlier(app: App, run: Run) -> tuple[Earlier, str | None]:
     return Earlier(
         messages=messages,
         computed=frozenset(r.id for r in before if r.kind != "ask" or r.model == "offline"),
-        last=last_success(app.store, thread_id, run.source, run.id),
+        last=last_success_in_thread(app.store, thread_id, run.source, run.id),
         example=_find_example(app, run),
         lessons=app.playbooks.choose(run.text, run.source, run.id),
     ), next((opening.mark for opening in openings if opening is not None), None)
@@ -288,7 +288,7 @@ def _known_tables(app: App, source: Source, limits: Limits) -> dict[str, KnownTa
     return known_tables(catalog, profile)
 
 
-def source_fingerprint(app: App, source: Source, anywhere: bool = False) -> str:
+def run_source_fingerprint(app: App, source: Source, anywhere: bool = False) -> str:
     """Return a fingerprint of the source that is unique across tenants and grants.
 
     With `anywhere` it names the source and not its place, so that it stays if the data move.

@@ -26,12 +26,12 @@ from etude.events import (
     RunStarted,
 )
 from etude.models.base import Model
-from etude.run_setup import make_resources, make_setup
+from etude.run_setup import make_run_resources, make_run_setup
 from etude.runtime.answer import Answer, Conclusion, make_answer
 from etude.runtime.code import run_code
 from etude.runtime.control import Control
 from etude.runtime.live_runs import POLL_S
-from etude.runtime.loop import work
+from etude.runtime.loop import run_loop
 from etude.runtime.query import RunLog, RunStorage
 from etude.runtime.thread import earlier_messages, open_thread, thread_runs
 
@@ -135,7 +135,7 @@ class Runs:
         limits: Limits | None,
         fresh: bool,
     ) -> str:
-        direct = parse_direct(text)
+        direct = parse_direct_run(text)
         thread = open_thread(self._app.store, thread_id, text, source.name if source else None)
         chosen = source or self._last_source(thread)
         if direct is not None:
@@ -245,13 +245,15 @@ class Runs:
             if not repeatable:
                 return None
             end = self._app.scripts.answer(
-                run, source, lambda: make_resources(self._app, run, source), log, control.step
+                run, source, lambda: make_run_resources(self._app, run, source), log, control.step
             )
             if end is not None:
                 self._add_reply(run, end.answer or "")
             return end
 
-        ended = work(lambda: make_setup(self._app, log, source, model, self._conclude, beside), control, log, replay)
+        ended = run_loop(
+            lambda: make_run_setup(self._app, log, source, model, self._conclude, beside), control, log, replay
+        )
         if repeatable and ended.status == "succeeded":
             self._app.scripts.learn(ended, source)
         return ended
@@ -270,7 +272,7 @@ class Runs:
     def _run_code(self, log: RunLog, run: Run, control: Control) -> Run:
         with contextlib.suppress(EtudeError), log.closing():  # the error is on record
             beside = self._given.get(run.id, _Given()).beside
-            resources = make_resources(self._app, run, self._source_of(run), beside=beside)
+            resources = make_run_resources(self._app, run, self._source_of(run), beside=beside)
             log.add(run_code(run, resources.context_for(log, None, control.step)))
         return log.ended
 
@@ -448,7 +450,7 @@ def _require_source(source: Source | None) -> Source:
     return source
 
 
-def parse_direct(text: str) -> tuple[Literal["sql", "python"], str] | None:
+def parse_direct_run(text: str) -> tuple[Literal["sql", "python"], str] | None:
     """Return the kind and the code of a message that begins with `SQL:` or `PYTHON:`; None for other messages."""
     found = _DIRECT.match(text)
     if found is None:

@@ -45,7 +45,7 @@ def _remove(path: Path, lock: int, owner: int) -> None:
     os.close(lock)
 
 
-def remove_orphans(prefix: str, parent: Path) -> None:
+def remove_orphaned_folders(prefix: str, parent: Path) -> None:
     """Remove the folders of processes that were killed: those without a lock."""
     for path in parent.glob(f"{prefix}*"):
         # Folders of other users stay; another process may be removing the same folder now.

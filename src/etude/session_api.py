@@ -13,7 +13,7 @@ from etude.entities import Catalog, Limits, ResultInfo
 from etude.errors import Conflict, Unavailable, from_problem
 from etude.result import Result
 from etude.sessions import kernel
-from etude.sources.arrow_tables import parquet_pieces
+from etude.sources.arrow_tables import table_to_parquet_pieces
 from etude.sources.parameters import Params, encode_params
 
 _REGISTERED: set[str] = set()
@@ -56,7 +56,7 @@ class SessionDatabase(Database):
         """Let queries read a DataFrame, an Arrow table, a result, a list of dicts or a dict of columns as a table."""
         if self.catalog().table(name) is not None and name not in _REGISTERED:
             raise Conflict(f"The source has a table `{name}` already.", hint="Register it under another name.")
-        for number, (piece, more) in enumerate(parquet_pieces(data, name, PIECE)):
+        for number, (piece, more) in enumerate(table_to_parquet_pieces(data, name, PIECE)):
             _ask("register", name=name, data=base64.b64encode(piece).decode(), goes_on=number > 0, more=more)
         _REGISTERED.add(name)
 

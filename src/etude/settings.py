@@ -23,7 +23,7 @@ from etude.defaults import (
     default_home,
     default_memory,
     default_threads,
-    find_file,
+    find_settings_file,
 )
 from etude.entities import Budget, Entity, Limits, SessionLimits, SourceSpec
 from etude.errors import Invalid
@@ -220,11 +220,11 @@ def _split(value: Any) -> Any:
 
 
 def _check_reach(value: tuple[str, ...]) -> tuple[str, ...]:
-    from etude.addresses import parse_reach
+    from etude.addresses import parse_reachable
 
     for entry in value:
         try:
-            parse_reach(entry)
+            parse_reachable(entry)
         except Invalid as error:
             raise ValueError(f"{error} {error.hint}") from None
     return value
@@ -399,13 +399,13 @@ def load_with_origins(environment: Mapping[str, str] | None = None, **keywords: 
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    file = find_file(environment)
+    file = find_settings_file(environment)
     layers = [(str(file), _read_file(file))] if file else []
     layers.append(("environment", _read_environment(environment)))
     layers.append(("keyword", {k: _plain(v) for k, v in keywords.items() if v is not None}))
     for origin, layer in layers:
         _merge(values, layer)
-        origins |= {key: origin for key, _ in flatten(layer)}
+        origins |= {key: origin for key, _ in flatten_settings(layer)}
     try:
         return Settings(**values), origins
     except ValidationError as error:
@@ -491,29 +491,29 @@ def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
             into[key] = dict(value) if isinstance(value, Mapping) else value
 
 
-def flatten(layer: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten_settings(layer: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of nested settings with dotted keys."""
     for key, value in layer.items():
         if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{prefix}{key}.")
+            yield from flatten_settings(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
 
 def _explain(error: ValidationError, origins: dict[str, str]) -> Invalid:
-    from etude.validation import explain
+    from etude.validation import explain_validation
 
     def name(key: str) -> str:
         near = (o for k, o in origins.items() if f"{k}.".startswith(f"{key}.") or f"{key}.".startswith(f"{k}."))
         found = origins.get(key) or next(near, None)
         return f"The setting `{key}`" + (f" (from {found})" if found else "")
 
-    return explain(
+    return explain_validation(
         error, "the settings", model=Settings, name=name, containers=False, hint="`etude config` lists the settings."
     )
 
 
-def read_reference(text: str, what: str) -> str:
+def read_setting_reference(text: str, what: str) -> str:
     """Return the text, or the value that `env:NAME` or `file:PATH` refers to, so that settings need not hold secrets.
 
     `what` starts the error message about an invalid reference, such as "The source".

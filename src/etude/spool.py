@@ -62,7 +62,7 @@ class Spool:
         import pyarrow as pa
 
         sink = pa.BufferOutputStream()
-        write_parquet(sink, self.schema, self._held)
+        spool_to_parquet(sink, self.schema, self._held)
         return bytes(sink.getvalue())
 
     def keep(self, owner: object) -> None:
@@ -114,7 +114,7 @@ class ParquetFile:
         self._writer.close()
 
 
-def write_parquet(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
+def spool_to_parquet(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
     """Write batches as Parquet to a path or an open sink, with at most one row group in memory."""
     groups = _Groups(schema)
     with _writer(sink, groups.schema) as writer:

@@ -10,7 +10,7 @@ from etude.entities import Run
 from etude.errors import STOPS, EtudeError
 from etude.ids import new_id
 from etude.limits import lower_limits
-from etude.offline.suggestions import suggest
+from etude.offline.suggestions import suggest_from_vocabulary
 from etude.runtime.offline import OfflineModel
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def suggest_questions(app: App, source: Source, limit: int = 3) -> list[str]:
     )
     limits = lower_limits(app.settings.limits, {"timeout_s": TRY_S})
     found: list[str] = []
-    for meant in suggest(rules.vocabulary(source.name, Cancellation()), now.date()):
+    for meant in suggest_from_vocabulary(rules.vocabulary(source.name, Cancellation()), now.date()):
         try:
             answered = app.plan(source, meant.plan, limits=limits, record=False).row_count
         except STOPS:

@@ -363,7 +363,7 @@ class AccessLog:
             self._out.flush()
 
 
-def log_as_json(level: int = logging.INFO) -> None:
+def configure_json_logs(level: int = logging.INFO) -> None:
     """Write the log to standard error, one line of JSON per record."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())

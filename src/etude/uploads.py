@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etude.catalog.storage.folders import folder_of_name, open_root
+from etude.catalog.storage.folders import catalog_folder_by_name, open_catalog_root
 from etude.entities import Catalog, Entity, SourceSpec, UploadedFile
 from etude.errors import Conflict, EtudeError, Invalid, SourceError
 from etude.ids import new_id
 from etude.scratch_folder import ScratchFolder
-from etude.sources.source_url import check_name, find_kind, name_for
-from etude.store.artifact_folder import chunks_of
+from etude.sources.source_url import check_source_name, source_kind, source_name_from_url
+from etude.store.artifact_folder import artifact_chunks
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -112,7 +112,7 @@ class Uploads:
                 self._app.objects.write_file(file.place, received.path, MEDIA)
             chosen, catalog = self._register(spec, name, names[0], size)
             keep()
-        report = report_catalog(chosen, catalog, size)
+        report = make_upload_report(chosen, catalog, size)
         return report.model_copy(update={"notes": [_own_names(note, spec) for note in report.notes]})
 
     def _check(self, files: Sequence[ReceivedFile], name: str | None) -> None:
@@ -126,12 +126,12 @@ class Uploads:
         for file in files:
             if not file.path.stat().st_size:
                 raise Invalid(f"`{_shown(file.name)}` is empty.", hint="Send a file with a table in it.")
-        if name is not None and check_name(name) in self._app.sources():
+        if name is not None and check_source_name(name) in self._app.sources():
             raise _taken(name)
 
     def _register(self, spec: SourceSpec, name: str | None, file: str, size: int) -> tuple[str, Catalog]:
         """Read the source, then register it under its name, or under the first free one made from the file's name."""
-        for chosen in [name] if name else _numbered(name_for(file)):
+        for chosen in [name] if name else _numbered(source_name_from_url(file)):
             if chosen in self._app.sources():
                 continue
             try:
@@ -140,15 +140,15 @@ class Uploads:
                 raise _named(error, spec) from None
             if self._app.store.add_source(chosen, spec, {spec.url: size}):
                 return chosen, catalog
-        raise _taken(name or name_for(file))
+        raise _taken(name or source_name_from_url(file))
 
     def remove(self, name: str, spec: SourceSpec) -> None:
         """Remove an uploaded source, its files, its catalogs and its annotations. Runs on it stay."""
         self._app.store.remove_source(name, [spec.url])
         self._discard(spec.url.removeprefix(SCHEME))
         # Another source of this name must not get its descriptions.
-        objects, root = open_root(self._app)
-        for each in list(objects.names("/".join(part for part in (root, folder_of_name(name)) if part))):
+        objects, root = open_catalog_root(self._app)
+        for each in list(objects.names("/".join(part for part in (root, catalog_folder_by_name(name)) if part))):
             objects.remove(each)
 
     # The files on this machine.
@@ -238,7 +238,7 @@ class Keep:
 
 def _measure(file: ReceivedFile, name: str, place: str) -> UploadedFile:
     digest, size = hashlib.sha256(), 0
-    for chunk in chunks_of(file.path):
+    for chunk in artifact_chunks(file.path):
         digest.update(chunk)
         size += len(chunk)
     # Its ending stays: readers choose by it between formats that look alike.
@@ -248,7 +248,7 @@ def _measure(file: ReceivedFile, name: str, place: str) -> UploadedFile:
 
 def _kind_of(files: Sequence[ReceivedFile]) -> str:
     """Return the kind of the source by the first bytes of its files; their names do not matter."""
-    kinds = {find_kind(str(file.path)) for file in files}
+    kinds = {source_kind(str(file.path)) for file in files}
     if kinds & set(DATABASES) and len(files) > 1:
         raise Invalid("A database file was uploaded together with other files.", hint="Upload each database by itself.")
     return kinds.pop() if len(files) == 1 else "files"
@@ -274,7 +274,7 @@ def _numbered(name: str) -> Iterator[str]:
     yield from (f"{name}_{number}" for number in range(2, MOST_NAMES))
 
 
-def report_catalog(name: str, catalog: Catalog, size: int = 0) -> UploadReport:
+def make_upload_report(name: str, catalog: Catalog, size: int = 0) -> UploadReport:
     """Return the tables and columns of a new dataset, and the notes on how it was read."""
     tables = [
         UploadedTable(

@@ -70,7 +70,7 @@ _COMPARED = {
 
 
 class HasErrors(Protocol):
-    """An error that `explain` accepts: a `ValidationError` of pydantic or FastAPI."""
+    """An error that `explain_validation` accepts: a `ValidationError` of pydantic or FastAPI."""
 
     def errors(self) -> Sequence[Any]:
         """Return the details of each error."""
@@ -119,7 +119,7 @@ class FieldError:
         return f"{where} cannot be {self.value}: {self.reason}." if self.value else f"{where}: {self.reason}."
 
 
-def explain(
+def explain_validation(
     error: HasErrors,
     whole: str,
     *,
@@ -158,7 +158,7 @@ def find_field_error(error: HasErrors, model: Any = None, containers: bool = Tru
     return FieldError("wrong", path, value, _reason(first), (), loc, kind)
 
 
-def quote_value(value: Any) -> str:
+def quote_invalid_value(value: Any) -> str:
     """Return the value as JSON in backticks, cut to a length that fits into a sentence."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str).encode(errors="backslashreplace").decode()
@@ -182,7 +182,7 @@ def _show(value: Any, loc: Sequence[int | str], model: Any) -> str:
     if any(hides(step) for step in loc if isinstance(step, str)):
         return ""
     shown = redact_value(_plain(value), hides)
-    return "" if shown == MASK else quote_value(shown)
+    return "" if shown == MASK else quote_invalid_value(shown)
 
 
 def _plain(value: Any) -> Any:

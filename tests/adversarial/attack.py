@@ -83,7 +83,7 @@ class Place:
         (self.data / "out").symlink_to(self.host / "secret.txt")
         if os.getuid() == 0:
             below = self._folder("data/below")
-            isolation.unshare(isolation.NEWNS)
+            isolation.enter_namespaces(isolation.NEWNS)
             isolation._mount("none", "/", "", isolation._MS_REC | isolation._MS_PRIVATE)
             isolation._mount("tmpfs", str(below), "tmpfs", 0, "mode=755")
             self._write(below / "y.csv", "a\n1\n")
@@ -146,7 +146,7 @@ class Place:
     def names(self) -> dict[str, Any]:
         from etude.sessions import isolation
 
-        machine = isolation.machine()
+        machine = isolation.seccomp_machine()
         assert machine is not None
         shared = isolation._IF_SHARED if self.level >= 3 else frozenset()
         allowed = (isolation._BY_ARGUMENT | shared) - {"execve", "execveat"}

@@ -49,7 +49,7 @@ def attack(level: int, python: str, environment: dict[str, str]) -> dict[str, An
 
 @pytest.fixture(scope="module")
 def level_3() -> dict[str, Any]:
-    level, missing = isolation.probe()
+    level, missing = isolation.probe_isolation()
     if level < 3:
         pytest.skip(f"level 3 is not available here: {missing}")
     return attack(3, sys.executable, dict(os.environ))
@@ -57,7 +57,7 @@ def level_3() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def level_2(request: pytest.FixtureRequest) -> dict[str, Any]:
-    level, missing = isolation.probe()
+    level, missing = isolation.probe_isolation()
     if level < 2:
         pytest.skip(f"level 2 is not available here: {missing}")
     python = request.getfixturevalue("everyones_python")

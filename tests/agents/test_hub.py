@@ -22,7 +22,7 @@ from etude.app import App
 from etude.errors import Invalid
 from etude.store.action import Finish
 from etude.store.queue import Queue
-from etude.store.topics import BOUNDS, READ_AGENT, Topics, rows_before_gap
+from etude.store.topics import BOUNDS, READ_AGENT, Topics, events_before_gap
 
 
 @pytest.fixture
@@ -97,9 +97,9 @@ def test_reading_stops_at_an_id_that_may_still_appear() -> None:
     def row(event_id: int, young: int) -> tuple[Any, ...]:
         return (event_id, "main", "t", None, "{}", 0.0, young)
 
-    assert len(rows_before_gap([row(1, 1), row(2, 1), row(4, 1)], 0)) == 2
-    assert len(rows_before_gap([row(1, 1), row(2, 1), row(4, 0)], 0)) == 3
-    assert len(rows_before_gap([row(7, 1)], 5)) == 0
+    assert len(events_before_gap([row(1, 1), row(2, 1), row(4, 1)], 0)) == 2
+    assert len(events_before_gap([row(1, 1), row(2, 1), row(4, 0)], 0)) == 3
+    assert len(events_before_gap([row(7, 1)], 5)) == 0
 
 
 def test_a_missing_id_is_not_waited_for_after_the_clock_was_set_back(agents: Agents) -> None:

@@ -16,7 +16,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from etude.api.http_server import make_listener
+from etude.api.http_server import make_http_server
 from etude.api.server import create_app
 from etude.app import App
 from etude.entities import SourceSpec
@@ -102,7 +102,7 @@ class Running:
 def listening(app: App, **options: Any) -> Iterator[Running]:
     """The API on a real socket, in a thread of this process."""
     api = create_app(app, **options)
-    listener = make_listener(app, api, "127.0.0.1", 0)
+    listener = make_http_server(app, api, "127.0.0.1", 0)
     bound = listener.config.bind_socket()
     thread = threading.Thread(target=lambda: asyncio.run(listener.serve(sockets=[bound])), daemon=True)
     thread.start()

@@ -14,7 +14,7 @@ from etude.app import App
 from etude.catalog.storage.annotations import Annotations
 from etude.entities import SourceSpec
 from etude.errors import EtudeError
-from etude.learning.edits.merge import merge
+from etude.learning.edits.merge import merge_edit
 from etude.learning.edits.workspace import Hunk, Workspace
 from etude.learning.observer.drafts import find_drafts, write_drafts
 from etude.learning.observer.operations import read_operations
@@ -44,7 +44,7 @@ def add_merged_edit(app: App, repo: Path) -> str:
     (repo / "price.py").write_text("TAX = 0.07\n")
     hunk = Hunk(path="price.py", old="0.07", new="0.19")
     before = Workspace(repo, ("price.py",))
-    assert merge(app.settings.home, "edit_one", before, before.apply([hunk]), "Use 19%") is None
+    assert merge_edit(app.settings.home, "edit_one", before, before.apply([hunk]), "Use 19%") is None
     body = {
         "rationale": "The tests expect 19%.",
         "reason": "it helps",

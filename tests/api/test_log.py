@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from tests.api.conftest import listening, open_app
 
 from etude.learning.observer.findings import find_failures
-from etude.learning.observer.remote import read_remote
+from etude.learning.observer.remote import read_remote_operations
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_another_server_is_observed_over_its_api(tmp_path: Path, shop: Path) -> 
             with pytest.raises(Exception, match="nowhere"):
                 app.sql("shop", f"SELECT * FROM nowhere_{name}")
         with listening(app) as server:
-            operations = read_remote(server.url, "")
+            operations = read_remote_operations(server.url, "")
     (finding,) = find_failures(operations)
     assert (finding.count, finding.kind, finding.sources) == (3, "sql", ("shop",))
     assert "does not have" in finding.diagnosis

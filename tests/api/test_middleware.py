@@ -217,7 +217,7 @@ def test_an_unexpected_error_tells_nothing_but_its_id(app: App, monkeypatch: pyt
     def broken(_: object) -> None:
         raise RuntimeError("the password is 123")
 
-    monkeypatch.setattr(datasets, "datasets_of", broken)
+    monkeypatch.setattr(datasets, "load_datasets", broken)
     with TestClient(create_app(app), base_url="http://localhost", raise_server_exceptions=False) as client:
         answer = client.get("/datasets")
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")

@@ -51,11 +51,11 @@ def test_a_lower_isolation_level_is_not_for_ever(monkeypatch: pytest.MonkeyPatch
     found = iter([(2, ["x"]), (3, [])])
     monkeypatch.setattr(isolation, "_probed", [])
     monkeypatch.setattr(isolation, "_find_level", lambda: next(found))
-    assert isolation.probe()[0] == 2
-    assert isolation.probe()[0] == 2
+    assert isolation.probe_isolation()[0] == 2
+    assert isolation.probe_isolation()[0] == 2
     monkeypatch.setattr(isolation, "_PROBE_S", -1.0)
-    assert isolation.probe()[0] == 3
-    assert isolation.probe()[0] == 3
+    assert isolation.probe_isolation()[0] == 3
+    assert isolation.probe_isolation()[0] == 3
 
 
 def test_the_status_and_its_numbers(client: TestClient, app: App) -> None:

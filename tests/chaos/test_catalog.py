@@ -42,13 +42,13 @@ FILES = {
 PUBLISHER = """
 import json, sys
 from datetime import datetime
-from etude.catalog.storage.catalog_store import StoredMetrics, CatalogStore, StoredCatalog, run_name
+from etude.catalog.storage.catalog_store import StoredMetrics, CatalogStore, StoredCatalog, catalog_run_name
 from etude.store.objects import Objects
 
 url, options, prefix, at = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], datetime.fromisoformat(sys.argv[4])
 catalog_store = CatalogStore(Objects(url, **options), prefix)
 before = catalog_store.latest()
-run = StoredCatalog(name=run_name(at), source="s", dialect="duckdb", fingerprint="f")
+run = StoredCatalog(name=catalog_run_name(at), source="s", dialect="duckdb", fingerprint="f")
 files = {name: name.encode() * 1000 for name in NAMES}
 catalog_store.publish(run, files, lambda run: StoredMetrics(stored=run).model_dump_json().encode())
 """

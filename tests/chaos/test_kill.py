@@ -28,7 +28,7 @@ from etude.app import App
 from etude.entities import Limits
 from etude.errors import EtudeError
 from etude.events import fold
-from etude.scratch_folder import remove_orphans
+from etude.scratch_folder import remove_orphaned_folders
 from etude.sources.pool import SCRATCH
 
 LONG = os.environ.get("CHAOS") == "long"
@@ -179,7 +179,7 @@ def test_a_folder_in_use_is_no_orphan(tmp_path: Path) -> None:
         app.pool.warm()
         spare = app.pool._spare
         assert spare is not None
-        remove_orphans(SCRATCH, spare._scratch.path.parent)
+        remove_orphaned_folders(SCRATCH, spare._scratch.path.parent)
         assert spare._scratch.path.is_dir()
 
 

@@ -16,7 +16,7 @@ from tests.patience import wait_until
 
 from etude.agents.worker import Worker
 from etude.app import App
-from etude.cli.main import run
+from etude.cli.main import run_command
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def say(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert run(["agents", *words, "--json"]) == 0, capsys.readouterr().err
+    assert run_command(["agents", *words, "--json"]) == 0, capsys.readouterr().err
     return json.loads(capsys.readouterr().out)
 
 
@@ -45,19 +45,19 @@ def test_an_agent_from_its_creation_to_its_end(capsys: pytest.CaptureFixture[str
 
 
 def test_mistakes_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["agents", "create", "echo", "subject"]) == 2
+    assert run_command(["agents", "create", "echo", "subject"]) == 2
     assert "Write key=value" in capsys.readouterr().err
-    assert run(["agents", "show", "nobody"]) == 4
+    assert run_command(["agents", "show", "nobody"]) == 4
     assert "There is no agent `nobody`" in capsys.readouterr().err
-    assert run(["worker", "--slots", "0"]) == 2
-    assert run(["worker", "--drain", "-1"]) == 2
+    assert run_command(["worker", "--slots", "0"]) == 2
+    assert run_command(["worker", "--drain", "-1"]) == 2
     assert "`--drain -1` is not a valid time" in capsys.readouterr().err
-    assert run(["agents", "create", "echo", "subject=rain", "--id", ""]) == 2
+    assert run_command(["agents", "create", "echo", "subject=rain", "--id", ""]) == 2
     assert "`` is not a valid agent id" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        run(["agents", "create"])
+        run_command(["agents", "create"])
     assert "required: kind\n" in capsys.readouterr().err
-    assert run(["agents", "list", "--limit", str(10**20)]) == 0
+    assert run_command(["agents", "list", "--limit", str(10**20)]) == 0
 
 
 def test_a_value_is_text_where_the_configuration_asks_for_text(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +71,7 @@ def test_a_value_is_text_where_the_configuration_asks_for_text(capsys: pytest.Ca
 
 
 def test_whoever_creates_an_agent_is_told_who_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["agents", "create", "echo", "subject=rain"]) == 0
+    assert run_command(["agents", "create", "echo", "subject=rain"]) == 0
     assert "`etude serve`" in capsys.readouterr().err
 
 
@@ -81,7 +81,7 @@ def test_a_path_means_the_same_where_the_worker_runs(tmp_path: Path, capsys: pyt
     made = say(capsys, "create", "watch", "source=stock.csv", *ask, "--id", "w")
     assert made["config"]["source"] == str(tmp_path / "stock.csv")
     assert say(capsys, "reload", "w", "source=*.csv")["config"]["source"] == str(tmp_path / "*.csv")
-    assert run(["sources", "add", "stock", "stock.csv"]) == 0
+    assert run_command(["sources", "add", "stock", "stock.csv"]) == 0
     capsys.readouterr()
     (tmp_path / "stock").mkdir()
     assert say(capsys, "reload", "w", "source=stock")["config"]["source"] == "stock"
@@ -100,10 +100,10 @@ def test_a_worker_works_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
         worker.kill()
         _, said = worker.communicate()
     assert "steps at once" in said and "no new steps" in said
-    assert run(["agents", "show", "e"]) == 0
+    assert run_command(["agents", "show", "e"]) == 0
     shown = capsys.readouterr().out
     assert "tick ok" in shown and "\x1b" not in shown
-    assert run(["agents", "watch"]) == 0
+    assert run_command(["agents", "watch"]) == 0
     assert "1 agents" in capsys.readouterr().out
 
 
@@ -114,7 +114,7 @@ def test_show_prints_the_document_of_an_analyst(tmp_path: Path, capsys: pytest.C
         app.agents.create("analyst", config, id="a")
         with Worker(app, app.agents.queue):
             wait_until(lambda: app.agents.get("a").activity == "done")
-    assert run(["agents", "show", "a"]) == 0
+    assert run_command(["agents", "show", "a"]) == 0
     assert "\n## SQL: SELECT item, n FROM stock\n" in (shown := capsys.readouterr().out)
     assert "\n| tea | 42 |\n" in shown
 
@@ -176,5 +176,5 @@ def test_the_live_view_has_a_line_for_each_agent_and_says_how_many_there_are(
 
 def test_a_view_that_nobody_looks_at_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     say(capsys, "create", "echo", "subject=rain", "--id", "e")
-    assert run(["agents", "watch"]) == 0
+    assert run_command(["agents", "watch"]) == 0
     assert "1 agents, 0 running" in capsys.readouterr().out

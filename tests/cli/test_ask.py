@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.cli.chart import draw, shows_all
+from etude.cli.chart import chart_shows_all, draw_chart
 
 
 @pytest.fixture
@@ -92,20 +92,20 @@ def test_a_conversation_keeps_its_thread_and_its_variables(place: Path) -> None:
 
 def test_a_chart_is_drawn_with_bars_to_scale() -> None:
     chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "name", "type": "nominal"}}}
-    drawn = draw(chart, ["name", "n"], [("a", 4), ("bb", 2), ("c\x1b", -1), ("d", None)])
+    drawn = draw_chart(chart, ["name", "n"], [("a", 4), ("bb", 2), ("c\x1b", -1), ("d", None)])
     lines = drawn.splitlines()
     assert [line.count("█") for line in lines] == [40, 20, 10] and "\x1b" not in drawn
-    assert draw(chart, ["name", "other"], [("a", 1)]) == ""
+    assert draw_chart(chart, ["name", "other"], [("a", 1)]) == ""
 
 
 def test_bars_replace_a_table_only_if_they_say_all_of_it() -> None:
     chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "who", "type": "nominal"}}}
-    assert draw(chart, ["who", "n"], [("a", 1234567), ("b", 7)]).splitlines()[0].endswith("█ 1,234,567")
-    assert shows_all(chart, ["who", "n"], [("a", 1), ("b", 2.5)])
-    assert not shows_all(chart, ["who", "n"], [("a", 1), ("b", None)]), "a row without a bar"
-    assert not shows_all(chart, ["who", "n"], [(None, 1), ("b", 2)])
-    assert not shows_all(chart, ["who", "n"], [("a" * 60, 1)]), "a label that is cut"
-    assert not shows_all(chart, ["who", "id", "n"], [("a", 1, 2)])
+    assert draw_chart(chart, ["who", "n"], [("a", 1234567), ("b", 7)]).splitlines()[0].endswith("█ 1,234,567")
+    assert chart_shows_all(chart, ["who", "n"], [("a", 1), ("b", 2.5)])
+    assert not chart_shows_all(chart, ["who", "n"], [("a", 1), ("b", None)]), "a row without a bar"
+    assert not chart_shows_all(chart, ["who", "n"], [(None, 1), ("b", 2)])
+    assert not chart_shows_all(chart, ["who", "n"], [("a" * 60, 1)]), "a label that is cut"
+    assert not chart_shows_all(chart, ["who", "id", "n"], [("a", 1, 2)])
 
 
 def test_a_table_with_more_columns_is_not_repeated_as_bars(place: Path) -> None:
@@ -121,5 +121,5 @@ def test_what_python_prints_is_shown(place: Path) -> None:
 
 def test_bars_are_drawn_in_the_order_of_the_chart() -> None:
     axes = {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "who", "type": "nominal", "sort": "-x"}}
-    bars = draw({"mark": {"type": "bar"}, "encoding": axes}, ["who", "n"], [("a", 1), ("b", 3), ("c", 2)])
+    bars = draw_chart({"mark": {"type": "bar"}, "encoding": axes}, ["who", "n"], [("a", 1), ("b", 3), ("c", 2)])
     assert [line[0] for line in bars.splitlines()] == ["b", "c", "a"]

@@ -12,8 +12,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from etude.cli.catalog import split_place
-from etude.cli.main import run
+from etude.cli.catalog import split_catalog_place
+from etude.cli.main import run_command
 from etude.errors import Invalid
 
 
@@ -23,17 +23,17 @@ def test_the_catalog_of_a_folder(
     monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "people.csv").write_text("id,name\n1,Ann\n2,Bo\n")
-    assert run(["catalog", str(tmp_path / "data")]) == 0
+    assert run_command(["catalog", str(tmp_path / "data")]) == 0
     out, shown = capsys.readouterr()
     assert "1 table in" in out and "catalog.html" in out
     assert "0/1 people" in shown
-    assert run(["catalog", "--db-conn", str(tmp_path / "data"), "--tables", "people", "--json"]) == 0
+    assert run_command(["catalog", "--db-conn", str(tmp_path / "data"), "--tables", "people", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert body["tables"] == 1 and Path(body["url"], "catalog.html").is_file()
     assert body["lineage"]["catalog_script.py"]["origin"] == "run"
-    assert run(["catalog", str(tmp_path / "data"), "--tables", "nobody"]) == 4
+    assert run_command(["catalog", str(tmp_path / "data"), "--tables", "nobody"]) == 4
     assert "There is no table `nobody`" in capsys.readouterr().err
-    assert run(["catalog", "a", "--db-conn", "b"]) == 2
+    assert run_command(["catalog", "a", "--db-conn", "b"]) == 2
 
 
 def write_orders(path: Path, factor: int) -> None:
@@ -50,7 +50,7 @@ def test_a_broken_state_is_repeated_until_it_is_acknowledged_or_recovers(
 
     def make(factor: int, *options: str) -> tuple[int, str]:
         write_orders(orders, factor)
-        code = run(["catalog", str(data), *options])
+        code = run_command(["catalog", str(data), *options])
         return code, capsys.readouterr().out
 
     assert make(1, "--fail-on", "low")[0] == 0
@@ -62,10 +62,10 @@ def test_a_broken_state_is_repeated_until_it_is_acknowledged_or_recovers(
     assert make(100)[0] == 0, "without --fail-on a change is not a failure"
 
     why = ["--why", "Prices are in cents since March.", "--by", "Ann"]
-    assert run(["catalog", str(data), "--acknowledge", "orders.amount:scale", *why]) == 0
+    assert run_command(["catalog", str(data), "--acknowledge", "orders.amount:scale", *why]) == 0
     assert "Acknowledged by Ann." in capsys.readouterr().out
     why = ["--why", "The import is known.", "--by", "Bo"]
-    assert run(["catalog", str(data), "--acknowledge", "orders", *why]) == 0
+    assert run_command(["catalog", str(data), "--acknowledge", "orders", *why]) == 0
     capsys.readouterr()
     code, out = make(100, "--fail-on", "low", "--output", str(tmp_path / "out"))
     assert code == 0 and "0 new changes, 1 known" in out and str(tmp_path / "out" / "catalog.html") in out
@@ -86,14 +86,14 @@ def test_what_cannot_be_acknowledged_is_said(
     monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
     (tmp_path / "people.csv").write_text("id,name\n1,Ann\n2,Bo\n")
     source = str(tmp_path / "people.csv")
-    assert run(["catalog", source]) == 0
-    assert run(["catalog", source, "--acknowledge", "people.name:nulls", "--why", "x"]) == 4
+    assert run_command(["catalog", source]) == 0
+    assert run_command(["catalog", source, "--acknowledge", "people.name:nulls", "--why", "x"]) == 4
     assert "no open change `people.name:nulls`" in capsys.readouterr().err
-    assert run(["catalog", source, "--acknowledge", "people.name:nulls"]) == 2
+    assert run_command(["catalog", source, "--acknowledge", "people.name:nulls"]) == 2
     assert "needs a reason" in capsys.readouterr().err
-    assert run(["catalog", source, "--why", "x"]) == 2
-    assert run(["catalog", source, "--acknowledge", "people", "--why", "x", "--open"]) == 2
-    assert run(["catalog", source, "--output", str(tmp_path / "people.csv")]) == 2
+    assert run_command(["catalog", source, "--why", "x"]) == 2
+    assert run_command(["catalog", source, "--acknowledge", "people", "--why", "x", "--open"]) == 2
+    assert run_command(["catalog", source, "--output", str(tmp_path / "people.csv")]) == 2
     assert "cannot be written to" in capsys.readouterr().err
 
 
@@ -132,7 +132,7 @@ def test_ctrl_c_is_130_and_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_prefix_may_be_a_whole_url() -> None:
-    assert split_place("", "s3://bucket/customer/orders") == ("s3://bucket", "customer/orders")
-    assert split_place("s3://bucket", "customer/orders") == ("s3://bucket", "customer/orders")
+    assert split_catalog_place("", "s3://bucket/customer/orders") == ("s3://bucket", "customer/orders")
+    assert split_catalog_place("s3://bucket", "customer/orders") == ("s3://bucket", "customer/orders")
     with pytest.raises(Invalid):
-        split_place("s3://bucket", "s3://other/x")
+        split_catalog_place("s3://bucket", "s3://other/x")

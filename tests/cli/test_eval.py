@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.cli.main import run
+from etude.cli.main import run_command
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_answers_are_judged_by_their_references(shop: Path, capsys: pytest.Captu
         {"question": "What is the lowest stock?", "sql": "SELECT 99", "cause": "extremes"},
         {"question": "Which fruit sings best?", "sql": "SELECT name FROM fruit", "cause": "extremes"},
     )
-    assert run(["eval", str(shop), questions, "--json"]) == 0
+    assert run_command(["eval", str(shop), questions, "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["verdict"] for line in lines[:-1]] == ["right", "right", "wrong", "refused"]
     assert lines[0]["confidence"] > 0.5
@@ -50,7 +50,7 @@ def test_the_table_tells_databases_apart_and_shows_wrong_answers(
         {"question": "What is the highest age?", "sql": "SELECT max(age) FROM pets", "db": "pets"},
         {"question": "What is the highest stock?", "sql": "SELECT 1", "db": "fruit"},
     )
-    assert run(["eval", str(shop.parent), questions, "--wrong"]) == 0
+    assert run_command(["eval", str(shop.parent), questions, "--wrong"]) == 0
     shown = capsys.readouterr().out
     assert "wrong: fruit: What is the highest stock?" in shown and "reference: SELECT 1" in shown
     assert [line.split()[0] for line in shown.splitlines() if line.startswith(("pets", "fruit", "all"))] == [
@@ -74,5 +74,5 @@ def test_the_table_tells_databases_apart_and_shows_wrong_answers(
 def test_a_bad_line_is_named(shop: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = shop.parent / "bad.jsonl"
     path.write_text(line)
-    assert run(["eval", str(shop.parent), str(path)]) == 2
+    assert run_command(["eval", str(shop.parent), str(path)]) == 2
     assert message in capsys.readouterr().err

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.cli.main import run
+from etude.cli.main import run_command
 
 CHECK = """\
 import sys, traceback
@@ -36,20 +36,20 @@ def test_learning_once_reporting_and_taking_back(
     repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suite = ["--repo", str(repo), "--suite", "python -S check.py {junit}", "--edits", "1"]
-    assert run(["learn", "report"]) == 0
+    assert run_command(["learn", "report"]) == 0
     assert "Nothing has been learned yet." in capsys.readouterr().out
-    assert run(["learn", "once", *suite, "--json"]) == 0
+    assert run_command(["learn", "once", *suite, "--json"]) == 0
     learned = json.loads(capsys.readouterr().out)
     assert (learned["before"], learned["after"]) == ({"passed": 0, "total": 5}, {"passed": 5, "total": 5})
     (kept,) = learned["kept"]
-    assert run(["learn", "report", "--page", str(tmp_path / "page.html")]) == 0
+    assert run_command(["learn", "report", "--page", str(tmp_path / "page.html")]) == 0
     report = capsys.readouterr().out
     assert kept["id"] in report
     assert "passed 0.0% before, 100.0% after" in report
     assert "<svg" in (tmp_path / "page.html").read_text()
-    assert run(["learn", "revert", kept["id"]]) == 0
+    assert run_command(["learn", "revert", kept["id"]]) == 0
     assert (repo / "shop.py").read_text() == SOURCE
-    assert run(["learn", "revert", kept["id"]]) != 0
+    assert run_command(["learn", "revert", kept["id"]]) != 0
     assert "is reverted" in capsys.readouterr().err
 
 
@@ -68,19 +68,19 @@ def test_mistakes_are_explained(
     repo: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(repo)
-    assert run(["learn", *arguments]) != 0
+    assert run_command(["learn", *arguments]) != 0
     assert says in capsys.readouterr().err
 
 
 def test_results_of_tests_are_told_to_agents(repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "junit.xml").write_text('<testsuite><testcase name="a"><failure message="no"/></testcase></testsuite>')
-    assert run(["learn", "completed", str(tmp_path / "junit.xml"), "--repo", str(repo)]) == 0
+    assert run_command(["learn", "completed", str(tmp_path / "junit.xml"), "--repo", str(repo)]) == 0
     assert "0 of 1 tests passed; this wakes agents." in capsys.readouterr().out
 
 
 def test_watching_ends_with_its_budget(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     suite = ["--repo", str(repo), "--suite", "python -S check.py {junit}", "--every", "0", "--runs", "8"]
-    assert run(["learn", "watch", *suite, "--propose-only"]) == 0
+    assert run_command(["learn", "watch", *suite, "--propose-only"]) == 0
     told = capsys.readouterr().out
     assert "before: 0 of 5 tests passed" in told
     assert "The budget of 8 runs is spent." in told

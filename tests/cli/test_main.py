@@ -22,7 +22,7 @@ from tests.patience import wait_until
 
 from etude import __version__
 from etude.app import App
-from etude.cli.main import COMMANDS, run
+from etude.cli.main import COMMANDS, run_command
 
 ETUDE = [sys.executable, "-m", "etude"]
 README = Path(__file__).parents[2] / "README.md"
@@ -48,7 +48,7 @@ class Done:
     def __init__(self, capture: pytest.CaptureFixture[str], *arguments: str) -> None:
         capture.readouterr()
         try:
-            self.code = run(list(arguments))
+            self.code = run_command(list(arguments))
         except SystemExit as end:
             self.code = int(end.code or 0)
         self.out, self.err = capture.readouterr()
@@ -87,7 +87,9 @@ def test_each_command_has_help(etude: Any, name: str) -> None:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["sql", "--help"], ["runs", "--help"]])
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
-    code = "import sys; from etude.cli.main import run\ntry: run(sys.argv[1:])\nexcept SystemExit: pass\n"
+    code = (
+        "import sys; from etude.cli.main import run_command\ntry: run_command(sys.argv[1:])\nexcept SystemExit: pass\n"
+    )
     code += "print(*sorted({m.partition('.')[0] for m in sys.modules}), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert HEAVY.isdisjoint(done.stderr.split())
@@ -103,7 +105,7 @@ UNUSED = {
 @pytest.mark.parametrize(("command", "text"), [("sql", "SELECT 1"), ("ask", "total amount by region")])
 def test_a_question_loads_what_it_uses(tmp_path: Path, command: str, text: str) -> None:
     (tmp_path / "sales.csv").write_text("id,region,amount\n1,north,10\n2,south,20\n3,north,5\n")
-    code = "import sys; from etude.cli.main import run\nassert run(sys.argv[1:]) == 0\n"
+    code = "import sys; from etude.cli.main import run_command\nassert run_command(sys.argv[1:]) == 0\n"
     code += "print(*(m for m in sys.modules if m.startswith('etude.')), sep='\\n', file=open('loaded', 'w'))"
     environment = os.environ | {"ETUDE_HOME": str(tmp_path / "home")}
     done = subprocess.run(

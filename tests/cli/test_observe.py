@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.cli.main import run
+from etude.cli.main import run_command
 from etude.sample import write_shop
 
 
@@ -17,23 +17,26 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_failures_are_grouped_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["observe", "--cycles", "1"]) == 0
+    assert run_command(["observe", "--cycles", "1"]) == 0
     assert "no failure happened three times" in capsys.readouterr().err
     for name in ("a", "b", "c"):
-        assert run(["sql", "shop", f"SELECT * FROM nowhere_{name}"]) != 0
+        assert run_command(["sql", "shop", f"SELECT * FROM nowhere_{name}"]) != 0
     capsys.readouterr()
-    assert run(["observe", "--cycles", "1", "--json"]) == 0
+    assert run_command(["observe", "--cycles", "1", "--json"]) == 0
     findings = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {f["count"] for f in findings} == {3}
     assert len(findings[0]["evidence"]) == 3
     assert (
-        run(["sql", "@ops", "SELECT count(*) AS n FROM operations WHERE outcome = 'failed'", "--format", "json"]) == 0
+        run_command(
+            ["sql", "@ops", "SELECT count(*) AS n FROM operations WHERE outcome = 'failed'", "--format", "json"]
+        )
+        == 0
     )
 
 
 def test_a_report_is_an_operation(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["log", "joins count twice", "--failed"]) == 0
-    assert run(["sql", "@ops", "SELECT input, outcome FROM operations", "--format", "csv"]) == 0
+    assert run_command(["log", "joins count twice", "--failed"]) == 0
+    assert run_command(["sql", "@ops", "SELECT input, outcome FROM operations", "--format", "csv"]) == 0
     assert "joins count twice,failed" in capsys.readouterr().out
 
 
@@ -48,5 +51,5 @@ def test_a_report_is_an_operation(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_mistakes_are_explained(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(arguments) != 0
+    assert run_command(arguments) != 0
     assert says in capsys.readouterr().err

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from etude.app import App
-from etude.cli.main import run
+from etude.cli.main import run_command
 from etude.sample import write_shop
 
 
@@ -26,7 +26,7 @@ def etude(home: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     """A function that runs a command and returns its code, its output and its errors."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(list(arguments))
+        code = run_command(list(arguments))
         printed = capsys.readouterr()
         return code, printed.out, printed.err
 

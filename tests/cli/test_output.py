@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from python_calamine import CalamineWorkbook
 
-from etude.cli.main import run
+from etude.cli.main import run_command
 
 from .terminal import run_in_terminal
 
@@ -57,7 +57,7 @@ def test_a_long_result_goes_through_the_pager(place: Path) -> None:
 
 def test_people_see_round_numbers_and_programs_exact_ones(capsys: pytest.CaptureFixture[str]) -> None:
     def printed(*options: str) -> str:
-        assert run(["sql", "shop.duckdb", "SELECT id, revenue FROM t", *options]) == 0
+        assert run_command(["sql", "shop.duckdb", "SELECT id, revenue FROM t", *options]) == 0
         return capsys.readouterr().out
 
     assert "12,965.40" in printed()
@@ -65,34 +65,34 @@ def test_people_see_round_numbers_and_programs_exact_ones(capsys: pytest.Capture
 
 
 def test_text_formats_hold_every_row(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sql", "shop.duckdb", "FROM t", "--format", "ndjson"]) == 0
+    assert run_command(["sql", "shop.duckdb", "FROM t", "--format", "ndjson"]) == 0
     line = json.loads(capsys.readouterr().out)
     assert line == {"id": 1, "revenue": 12965.399999999927, "text": "a|b\nc", "no": None}
-    assert run(["sql", "shop.duckdb", "SELECT id, text FROM t", "--output", "t.md"]) == 0
+    assert run_command(["sql", "shop.duckdb", "SELECT id, text FROM t", "--output", "t.md"]) == 0
     assert Path("t.md").read_text() == "| id | text |\n| ---: | --- |\n| 1 | a\\|b c |\n"
-    assert run(["sql", "shop.duckdb", "FROM range(3000)", "--output", "n.jsonl"]) == 0
+    assert run_command(["sql", "shop.duckdb", "FROM range(3000)", "--output", "n.jsonl"]) == 0
     assert len(Path("n.jsonl").read_text().splitlines()) == 3000
-    assert run(["sql", "shop.duckdb", "SELECT 1 AS a, 2 AS a", "--format", "ndjson"]) == 2
+    assert run_command(["sql", "shop.duckdb", "SELECT 1 AS a, 2 AS a", "--format", "ndjson"]) == 2
     assert "Two columns are named `a`" in capsys.readouterr().err
 
 
 def test_csv_and_markdown_hold_json_instead_of_python(capsys: pytest.CaptureFixture[str]) -> None:
     query = """SELECT true AS yes, {'a': NULL, 'b': [false]} AS s, INTERVAL '1 month 2 days' AS i, 0.1::FLOAT AS f,
         1.10::DECIMAL(5, 2) AS d, DATE 'infinity' AS forever"""
-    assert run(["sql", "shop.duckdb", query, "--format", "csv"]) == 0
+    assert run_command(["sql", "shop.duckdb", query, "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == (
         'true,"{""a"": null, ""b"": [false]}",1 month 2 days,0.1,1.10,infinity'
     )
-    assert run(["sql", "shop.duckdb", query, "--format", "markdown"]) == 0
+    assert run_command(["sql", "shop.duckdb", query, "--format", "markdown"]) == 0
     assert '| true | {"a": null, "b": [false]} | 1 month 2 days | 0.1 | 1.10 | infinity |' in capsys.readouterr().out
-    assert run(["sql", "shop.duckdb", query]) == 0
+    assert run_command(["sql", "shop.duckdb", query]) == 0
     assert "1 month 2 days" in capsys.readouterr().out
 
 
 def test_an_excel_file_keeps_values_and_types() -> None:
     query = """SELECT 1.5 AS x, 9007199254740993 AS big, DATE '2024-02-29' AS d, TIMESTAMP '2024-02-29 12:30:00' AS at,
         '=1+1' AS formula, NULL AS no, true AS yes, [1, 2] AS list"""
-    assert run(["sql", "shop.duckdb", query, "--output", "out.xlsx"]) == 0
+    assert run_command(["sql", "shop.duckdb", query, "--output", "out.xlsx"]) == 0
     head, row = CalamineWorkbook.from_path("out.xlsx").get_sheet_by_index(0).to_python()
     assert head == ["x", "big", "d", "at", "formula", "no", "yes", "list"]
     cells: dict[str, Any] = dict(zip(head, row))
@@ -102,33 +102,36 @@ def test_an_excel_file_keeps_values_and_types() -> None:
 
 def test_an_excel_file_keeps_the_digits_of_numbers_and_times() -> None:
     query = "SELECT 0.1::DOUBLE + 0.2::DOUBLE AS a, 1.7976931348623157e308::DOUBLE AS b, TIME '23:59:59.999999' AS t"
-    assert run(["sql", "shop.duckdb", query, "--output", "out.xlsx"]) == 0
+    assert run_command(["sql", "shop.duckdb", query, "--output", "out.xlsx"]) == 0
     _, row = CalamineWorkbook.from_path("out.xlsx").get_sheet_by_index(0).to_python()
     assert row == [0.1 + 0.2, 1.7976931348623157e308, "23:59:59.999999"]
 
 
 def test_a_file_holds_all_rows_whatever_its_format(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("n.txt", "n.csv", "n.tsv", "n.md"):
-        assert run(["sql", "shop.duckdb", "FROM range(300)", "--output", name]) == 0
+        assert run_command(["sql", "shop.duckdb", "FROM range(300)", "--output", name]) == 0
         assert "299" in Path(name).read_text() and len(Path(name).read_text().splitlines()) >= 301
-    assert run(["sql", "shop.duckdb", "FROM range(200000)", "--output", "many.txt"]) == 2
+    assert run_command(["sql", "shop.duckdb", "FROM range(200000)", "--output", "many.txt"]) == 2
     assert "a table for people has at most 100,000" in capsys.readouterr().err and not Path("many.txt").exists()
 
 
 def test_an_arrow_file_is_a_file_and_a_pipe_a_stream(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert run(["sql", "shop.duckdb", "FROM range(3)", "--output", "n.arrow"]) == 0
+    assert run_command(["sql", "shop.duckdb", "FROM range(3)", "--output", "n.arrow"]) == 0
     assert pa.ipc.open_file("n.arrow").read_all().num_rows == 3
     capsysbinary.readouterr()
-    assert run(["sql", "shop.duckdb", "FROM range(3)", "--format", "arrow"]) == 0
+    assert run_command(["sql", "shop.duckdb", "FROM range(3)", "--format", "arrow"]) == 0
     assert pa.ipc.open_stream(capsysbinary.readouterr().out).read_all().num_rows == 3
 
 
 def test_an_empty_text_differs_from_null_in_csv(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sql", "shop.duckdb", "SELECT '' AS a, NULL AS b, 'x,\"y' AS c, ' z' AS d", "--format", "csv"]) == 0
+    assert (
+        run_command(["sql", "shop.duckdb", "SELECT '' AS a, NULL AS b, 'x,\"y' AS c, ' z' AS d", "--format", "csv"])
+        == 0
+    )
     assert capsys.readouterr().out == 'a,b,c,d\n"",,"x,""y"," z"\n'
-    assert run(["sql", "shop.duckdb", "SELECT NULL AS a UNION ALL SELECT NULL", "--format", "csv"]) == 0
+    assert run_command(["sql", "shop.duckdb", "SELECT NULL AS a UNION ALL SELECT NULL", "--format", "csv"]) == 0
     assert capsys.readouterr().out == 'a\n""\n""\n', "no reader skips such a line"
-    assert run(["sql", "shop.duckdb", "SELECT 'a\tb' AS x, 1 AS y", "--format", "tsv"]) == 0
+    assert run_command(["sql", "shop.duckdb", "SELECT 'a\tb' AS x, 1 AS y", "--format", "tsv"]) == 0
     assert capsys.readouterr().out == 'x\ty\n"a\tb"\t1\n'
 
 
@@ -145,31 +148,31 @@ def test_values_for_parameters_are_bound(
     query: str, given: list[str], row: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = [word for value in given for word in ("--param", value)]
-    assert run(["sql", "shop.duckdb", query, *options, "--format", "csv"]) == 0
+    assert run_command(["sql", "shop.duckdb", query, *options, "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == row
 
 
 def test_parameters_are_all_named_or_all_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sql", "shop.duckdb", "SELECT $who AS a", "--param", "who=Ann", "--param", "2"]) == 2
+    assert run_command(["sql", "shop.duckdb", "SELECT $who AS a", "--param", "who=Ann", "--param", "2"]) == 2
     assert "--param NAME=VALUE for all of them" in capsys.readouterr().err
-    assert run(["sql", "shop.duckdb", "SELECT ? AS a"]) == 3
+    assert run_command(["sql", "shop.duckdb", "SELECT ? AS a"]) == 3
     assert "--param VALUE" in capsys.readouterr().err
 
 
 def test_errors_of_values_have_a_hint_about_values(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sql", "shop.duckdb", "SELECT 'abc'::INTEGER"]) == 2
+    assert run_command(["sql", "shop.duckdb", "SELECT 'abc'::INTEGER"]) == 2
     assert "TRY_CAST" in capsys.readouterr().err
-    assert run(["sql", "shop.duckdb", "SELECT revnue FROM t"]) == 2
+    assert run_command(["sql", "shop.duckdb", "SELECT revnue FROM t"]) == 2
     assert "Did you mean `revenue`?" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        run(["sql", "shop.duckdb", "SELECT 1", "--limit-rows", "-3"])
+        run_command(["sql", "shop.duckdb", "SELECT 1", "--limit-rows", "-3"])
     assert "`-3` is not a whole number from 0 on" in capsys.readouterr().err
-    assert run(["sql", "shop.duckdb", ENDLESS, "--timeout", "0.5"]) != 0
+    assert run_command(["sql", "shop.duckdb", ENDLESS, "--timeout", "0.5"]) != 0
     assert "`--timeout 600`" in capsys.readouterr().err
 
 
 def test_a_plan_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sql", "shop.duckdb", "EXPLAIN SELECT sum(id) FROM t WHERE revenue > 1"]) == 0
+    assert run_command(["sql", "shop.duckdb", "EXPLAIN SELECT sum(id) FROM t WHERE revenue > 1"]) == 0
     assert "\\n" not in (out := capsys.readouterr().out) and len(out.splitlines()) > 5
 
 
@@ -185,5 +188,5 @@ def test_show_tables_lists_the_tables_of_every_schema(capsys: pytest.CaptureFixt
         db.execute(
             "CREATE SCHEMA sales; CREATE TABLE sales.orders AS SELECT 1 AS id; CREATE TABLE plain AS SELECT 1 AS x"
         )
-    assert run(["sql", "schemas.duckdb", "SHOW TABLES", "--format", "csv"]) == 0
+    assert run_command(["sql", "schemas.duckdb", "SHOW TABLES", "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines() == ["name", "plain", "sales.orders"]

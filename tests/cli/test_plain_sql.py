@@ -102,7 +102,7 @@ def test_both_ways_write_the_same_formats(shop: str, kind: str) -> None:
 
 def test_the_short_way_loads_no_models(shop: str) -> None:
     code = (
-        "import sys; from etude.cli.main import run; code = run(sys.argv[1:]); "
+        "import sys; from etude.cli.main import run_command; code = run_command(sys.argv[1:]); "
         "sys.exit(code or ','.join({'pydantic', 'obstore', 'asyncio', 'duckdb', 'sqlglot', 'numpy'} & {*sys.modules}))"
     )
     done = run("home", sys.executable, "-c", code, "sql", shop, "SELECT 1 AS one")

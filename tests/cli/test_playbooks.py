@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.cli.main import run
+from etude.cli.main import run_command
 
 
 @pytest.fixture
@@ -17,28 +17,28 @@ def skill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_playbooks_are_added_listed_pinned_and_retired(skill: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["playbooks", "list"]) == 0
+    assert run_command(["playbooks", "list"]) == 0
     assert "No playbooks yet" in capsys.readouterr().out
-    assert run(["playbooks", "add", str(skill)]) == 0
-    assert run(["playbooks", "list"]) == 0
+    assert run_command(["playbooks", "add", str(skill)]) == 0
+    assert run_command(["playbooks", "list"]) == 0
     shown = capsys.readouterr().out
     assert "revenue is active" in shown
     assert "not measured yet" in shown
-    assert run(["playbooks", "pin", "revenue"]) == 0
-    assert run(["playbooks", "retire", "revenue"]) == 0
-    assert run(["playbooks", "show", "revenue"]) == 0
+    assert run_command(["playbooks", "pin", "revenue"]) == 0
+    assert run_command(["playbooks", "retire", "revenue"]) == 0
+    assert run_command(["playbooks", "show", "revenue"]) == 0
     shown = capsys.readouterr().out
     assert "revenue (retired: somebody asked for it)" in shown
     assert "Leave out returns." in shown
-    assert run(["playbooks", "history", "revenue", "--json"]) == 0
+    assert run_command(["playbooks", "history", "revenue", "--json"]) == 0
     assert [c["change"] for c in json.loads(capsys.readouterr().out)] == ["added", "pinned", "retired"]
-    assert run(["playbooks", "effect", "revenue"]) == 0
+    assert run_command(["playbooks", "effect", "revenue"]) == 0
     assert "withheld: 0 of 0 runs succeeded" in capsys.readouterr().out
 
 
 def test_mistakes_are_explained(skill: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["playbooks", "show", "nowhere"]) != 0
+    assert run_command(["playbooks", "show", "nowhere"]) != 0
     assert "There is no playbook `nowhere`" in capsys.readouterr().err
     skill.write_text("no head")
-    assert run(["playbooks", "add", str(skill)]) != 0
+    assert run_command(["playbooks", "add", str(skill)]) != 0
     assert "no front matter" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from etude.cli.main import COMMANDS, run
+from etude.cli.main import COMMANDS, run_command
 
 from .terminal import run_in_terminal
 
@@ -79,26 +79,26 @@ def test_init_proposes_what_it_finds_and_replaces_nothing(place: Path, capsys: p
     (place / "notes.txt").write_text("no data")
     (place / "state").mkdir()
     (place / "state" / "etude.db").write_bytes(b"SQLite format 3\0")
-    assert run(["init"]) == 0
+    assert run_command(["init"]) == 0
     text = Path("etude.toml").read_text()
     assert '[sources.shop]\nurl = "shop.duckdb"' in text and '[sources.sales]\nurl = "sales"' in text
     assert "[sources.etude]" not in text, "the state of etude is not data"
-    assert run(["sql", "sales", "SELECT a FROM t_2024"]) == 0
-    assert run(["init"]) != 0
+    assert run_command(["sql", "sales", "SELECT a FROM t_2024"]) == 0
+    assert run_command(["init"]) != 0
     assert "exists already" in capsys.readouterr().err and Path("etude.toml").read_text() == text
 
 
 def test_init_without_data_writes_a_file_that_loads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
-    assert run(["init", "empty"]) == 0
+    assert run_command(["init", "empty"]) == 0
     assert "No data files were found" in capsys.readouterr().err
     os.chdir("empty")
-    assert run(["config"]) == 0
+    assert run_command(["config"]) == 0
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["completion", shell]) == 0
+    assert run_command(["completion", shell]) == 0
     script = capsys.readouterr().out
     assert all(name in script for name in COMMANDS) and "vertical" in script
     program = shutil.which(shell)
@@ -124,14 +124,14 @@ def test_bash_completes_commands_verbs_and_options(tmp_path: Path) -> None:
 def test_every_help_ends_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     for name in COMMANDS:
         with pytest.raises(SystemExit):
-            run([name, "--help"])
+            run_command([name, "--help"])
         assert "\nexample" in (text := capsys.readouterr().out) and "etude " in text.split("\nexample")[1], name
-    assert run(["help"]) == 0 and "commands:" in capsys.readouterr().out
+    assert run_command(["help"]) == 0 and "commands:" in capsys.readouterr().out
 
 
 def test_a_run_shows_its_answer_its_output_and_how_to_get_both(capsys: pytest.CaptureFixture[str]) -> None:
     def printed(*arguments: str) -> str:
-        assert run(list(arguments)) == 0
+        assert run_command(list(arguments)) == 0
         return capsys.readouterr().out
 
     asked = printed("ask", "shop.duckdb", "SQL: SELECT sum(amount) AS total FROM orders")

@@ -11,7 +11,7 @@ import pytest
 
 from api.conftest import Running, listening
 from etude.app import App
-from etude.cli.main import run
+from etude.cli.main import run_command
 from etude.store.identity import Identity
 
 SALES = "region,amount\nnorth,10\nsouth,32\nnorth,8\n"
@@ -33,7 +33,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]
 
 
 def remotely(server: Running, *arguments: str) -> int:
-    return run(["sources", *arguments, "--server", server.url, "--key", "env:ANNS_KEY"])
+    return run_command(["sources", *arguments, "--server", server.url, "--key", "env:ANNS_KEY"])
 
 
 def test_a_file_is_uploaded_listed_and_removed(
@@ -74,10 +74,10 @@ def test_refusals_are_those_of_the_server(server: Running, tmp_path: Path, capsy
     assert remotely(server, "add", "crm", "postgresql://localhost/crm") == 77
     (tmp_path / "sales.csv").write_text(SALES)
     wrong = ["--server", server.url, "--key", "nothing"]
-    assert run(["sources", "add", "sales", str(tmp_path / "sales.csv"), *wrong]) == 77
+    assert run_command(["sources", "add", "sales", str(tmp_path / "sales.csv"), *wrong]) == 77
     for url, said in (("http://localhost:1", "cannot be reached"), ("ftp://x", "not the URL")):
         capsys.readouterr()
-        assert run(["sources", "add", "sales", str(tmp_path / "sales.csv"), "--server", url]) != 0
+        assert run_command(["sources", "add", "sales", str(tmp_path / "sales.csv"), "--server", url]) != 0
         assert said in capsys.readouterr().err
     assert server.app.sources() == {}
 
@@ -88,11 +88,11 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Any:
 
 def test_questions_and_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sales.csv").write_text(SALES)
-    assert run(["sources", "questions", str(tmp_path / "sales.csv"), "--json"]) == 0
+    assert run_command(["sources", "questions", str(tmp_path / "sales.csv"), "--json"]) == 0
     assert len(printed(capsys)) == 3
-    assert run(["sql", str(tmp_path / "sales.csv"), "SELECT 1 AS one", "--format", "json"]) == 0
+    assert run_command(["sql", str(tmp_path / "sales.csv"), "SELECT 1 AS one", "--format", "json"]) == 0
     capsys.readouterr()
-    assert run(["runs", "list", "--json"]) == 0
+    assert run_command(["runs", "list", "--json"]) == 0
     run_id = printed(capsys)["items"][0]["id"]
-    assert run(["runs", "feedback", run_id, "wrong", "--comment", "no", "--json"]) == 0
+    assert run_command(["runs", "feedback", run_id, "wrong", "--comment", "no", "--json"]) == 0
     assert printed(capsys)["verdict"] == "wrong"

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 import etude
-from etude.api.reload import read_mtimes
-from etude.cli.main import run
+from etude.api.reload import read_code_mtimes
+from etude.cli.main import run_command
 from etude.sample import write_shop
 from etude.store.identity import Identity
 from etude.store.sqlite import SqliteStore
@@ -30,20 +30,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_keys(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["keys", "create", "bot", "--role", "reader", "--tenant", "acme", "--per-minute", "60", "--json"]) == 0
+    assert (
+        run_command(["keys", "create", "bot", "--role", "reader", "--tenant", "acme", "--per-minute", "60", "--json"])
+        == 0
+    )
     made = json.loads(capsys.readouterr().out)
     with SqliteStore(home / "etude.db") as store:
         key = Identity(store).authenticate(made["key"])
     assert (key.id, key.tenant, key.role, key.limits.per_minute) == (made["id"], "acme", "reader", 60)
-    assert run(["keys", "create", "person"]) == 0
+    assert run_command(["keys", "create", "person"]) == 0
     assert capsys.readouterr().out.startswith("etude_")
-    assert run(["keys", "list"]) == 0
+    assert run_command(["keys", "list"]) == 0
     listed = capsys.readouterr().out
     assert "acme" in listed and "person" in listed and made["key"] not in listed
-    assert run(["keys", "revoke", made["id"]]) == 4
-    assert run(["keys", "revoke", made["id"], "--tenant", "acme"]) == 0
+    assert run_command(["keys", "revoke", made["id"]]) == 4
+    assert run_command(["keys", "revoke", made["id"], "--tenant", "acme"]) == 0
     capsys.readouterr()
-    assert run(["keys", "list", "--tenant", "acme", "--json"]) == 0
+    assert run_command(["keys", "list", "--tenant", "acme", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["revoked_at"]
 
 
@@ -52,15 +55,15 @@ def test_keys(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [["x", "--tenant", "A B"], ["", "--role", "admin"], ["x", "--per-minute", "-1"], ["x", "--days", "0"]],
 )
 def test_what_cannot_be_a_key(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["keys", "create", *arguments]) == 2
+    assert run_command(["keys", "create", *arguments]) == 2
     assert "hint:" in capsys.readouterr().err
 
 
 def test_a_source_or_a_port_that_does_not_exist_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["serve", "nope"]) == 4
+    assert run_command(["serve", "nope"]) == 4
     assert "There is no source, file or folder `nope`." in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        run(["serve", "--port", "99999"])
+        run_command(["serve", "--port", "99999"])
     assert "`99999` is not a port from 0 to 65535" in capsys.readouterr().err
 
 
@@ -76,7 +79,7 @@ def test_a_source_or_a_port_that_does_not_exist_is_refused_at_once(capsys: pytes
 def test_it_does_not_open_itself_to_the_network(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["serve", "--port", "0", *arguments]) == 2
+    assert run_command(["serve", "--port", "0", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -137,11 +140,11 @@ def test_serve_starts_over_when_something_changes(tmp_path: Path, home: Path) ->
 
 def test_what_is_looked_at(home: Path) -> None:
     settings = home / "etude.toml"
-    before = read_mtimes()
+    before = read_code_mtimes()
     assert {Path(etude.__file__), Path(etude.__file__).parent / "skill" / "SKILL.md"} < set(before)
     home.mkdir()
     settings.write_text("model = 'offline'\n")
-    assert set(read_mtimes()) - set(before) == {settings}
+    assert set(read_code_mtimes()) - set(before) == {settings}
 
 
 def test_a_refusal_to_serve_is_final(home: Path) -> None:
@@ -153,21 +156,21 @@ def test_a_refusal_to_serve_is_final(home: Path) -> None:
 
 def test_sources_of_a_tenant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_shop(tmp_path / "shop")
-    assert run(["sources", "add", "shop", str(tmp_path / "shop"), "--tenant", "acme"]) == 0
+    assert run_command(["sources", "add", "shop", str(tmp_path / "shop"), "--tenant", "acme"]) == 0
     capsys.readouterr()
-    assert run(["sources", "list"]) == 0
+    assert run_command(["sources", "list"]) == 0
     assert "No sources yet" in capsys.readouterr().out
-    assert run(["sources", "list", "--tenant", "acme", "--json"]) == 0
+    assert run_command(["sources", "list", "--tenant", "acme", "--json"]) == 0
     assert [source["name"] for source in json.loads(capsys.readouterr().out)] == ["shop"]
-    assert run(["sources", "show", "shop"]) == 4
-    assert run(["sources", "show", "shop", "--tenant", "acme"]) == 0
-    assert run(["sources", "remove", "shop"]) == 4
-    assert run(["sources", "remove", "shop", "--tenant", "acme"]) == 0
-    assert run(["sources", "list", "--tenant", "A B"]) == 2
+    assert run_command(["sources", "show", "shop"]) == 4
+    assert run_command(["sources", "show", "shop", "--tenant", "acme"]) == 0
+    assert run_command(["sources", "remove", "shop"]) == 4
+    assert run_command(["sources", "remove", "shop", "--tenant", "acme"]) == 0
+    assert run_command(["sources", "list", "--tenant", "A B"]) == 2
 
 
 def test_the_skill_is_shipped(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["mcp", "--skill"]) == 0
+    assert run_command(["mcp", "--skill"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("---\nname: etude\n")
     assert "Never invent" in text

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.cli.table import CELL, cell_width, draw_table, draw_vertical, show_column
+from etude.cli.table import CELL, cell_width, draw_table, draw_vertical, format_column
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ from etude.cli.table import CELL, cell_width, draw_table, draw_vertical, show_co
     ],
 )
 def test_values_are_shown_as_people_write_them(name: str, values: list[Any], shown: list[str | None]) -> None:
-    assert show_column(name, values) == shown
+    assert format_column(name, values) == shown
 
 
 @given(st.lists(st.floats(min_value=-1e300, max_value=1e300), min_size=1, max_size=5))
 def test_a_shown_float_is_near_and_never_zero_by_rounding(values: list[float]) -> None:
     largest = max(abs(v) for v in values)
-    for value, shown in zip(values, show_column("x", values)):
+    for value, shown in zip(values, format_column("x", values)):
         read = float((shown or "").replace(",", ""))
         assert (read == 0) == (value == 0)
         assert math.isclose(read, value, rel_tol=1e-3, abs_tol=0.005 if largest >= 1000 else 0.00005)
@@ -75,7 +75,7 @@ def test_a_list_folds_its_cells() -> None:
     st.integers(min_value=24, max_value=200),
 )
 def test_no_line_is_wider_than_the_terminal(rows: list[list[str]], width: int) -> None:
-    cells = list(zip(*[show_column("x", [row[i] for row in rows]) for i in range(3)]))
+    cells = list(zip(*[format_column("x", [row[i] for row in rows]) for i in range(3)]))
     text, _ = draw_table(["a", "b", "c"], cells, width=width, elide=True)
     assert all(cell_width(line) <= width for line in text.splitlines())
 

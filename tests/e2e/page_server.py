@@ -137,7 +137,7 @@ class PageServer:
     def add_edit(self, edit_id: str = "edit_vat") -> Path:
         """Record an edit of code that was merged, as the learner does it, and return the changed file."""
         from etude.app import App
-        from etude.learning.edits.merge import merge
+        from etude.learning.edits.merge import merge_edit
         from etude.learning.edits.workspace import Hunk, Workspace
         from etude.settings import Settings
         from etude.store.edits import StoredEdit, StoredEdits, StoredSuiteRun
@@ -158,7 +158,7 @@ class PageServer:
             "log_e": 4.0,
         }
         with App(Settings(home=self.home / "etude")) as app:
-            merge(app.settings.home, edit_id, before, before.apply([hunk]), "Use 19%")
+            merge_edit(app.settings.home, edit_id, before, before.apply([hunk]), "Use 19%")
             edits = StoredEdits(app.store)
             edits.put(StoredEdit(edit_id, str(code), "constants", "merged", datetime.now(UTC), body))
             edits.add_run(StoredSuiteRun(str(code), "pytest", "base", 0, 8, 16, 1.0))

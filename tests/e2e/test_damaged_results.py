@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from api.conftest import listening
 from etude.app import App
-from etude.cli.main import run as run_command
+from etude.cli.main import run_command
 from etude.entities import SourceSpec
 from etude.errors import Damaged
 

@@ -147,7 +147,7 @@ def take_answer(data: bytes) -> None:
     with sent(data) as sock:
         while True:
             try:
-                frame = wire.receive(sock)
+                frame = wire.receive_frame(sock)
                 assert isinstance(frame.head, dict)
             except wire.Closed:
                 return

@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.learning.edits.bandit import ProposerRecord, rank_proposers
-from etude.learning.edits.decision import OutcomePair, Watch, decide, faster, holdout_allows, runs_needed, should_wake
+from etude.learning.edits.decision import (
+    OutcomePair,
+    Watch,
+    decide_edit,
+    holdout_allows,
+    is_surely_failing,
+    paired_speed_test,
+    runs_needed_to_decide,
+)
 
 
 def pairs(test: str, *outcomes: tuple[bool, bool]) -> list[OutcomePair]:
@@ -18,34 +26,34 @@ FIXED, EQUAL, BROKEN = (False, True), (True, True), (True, False)
 
 
 def test_a_test_that_always_failed_and_always_passes_is_proof() -> None:
-    decision = decide(pairs("a", *[FIXED] * 5) + pairs("b", *[EQUAL] * 5))
+    decision = decide_edit(pairs("a", *[FIXED] * 5) + pairs("b", *[EQUAL] * 5))
     assert (decision.verdict, decision.fixed) == ("accept", ("a",))
-    assert decide(pairs("a", *[FIXED] * 4)).verdict == "continue"
+    assert decide_edit(pairs("a", *[FIXED] * 4)).verdict == "continue"
 
 
 def test_more_failing_tests_are_more_chances_to_be_lucky_so_each_needs_more_runs() -> None:
-    assert [runs_needed(n) for n in (0, 1, 3, 10, 100)] == [5, 5, 6, 7, 8]
+    assert [runs_needed_to_decide(n) for n in (0, 1, 3, 10, 100)] == [5, 5, 6, 7, 8]
 
 
 def test_breaking_a_pinned_test_rejects_whatever_else_is_won() -> None:
-    decision = decide([*pairs("a", *[FIXED] * 20), *pairs("b", *[EQUAL] * 19, BROKEN)])
+    decision = decide_edit([*pairs("a", *[FIXED] * 20), *pairs("b", *[EQUAL] * 19, BROKEN)])
     assert (decision.verdict, decision.broken) == ("reject", ("b",))
 
 
 def test_a_noisy_test_is_not_pinned_but_counts_as_a_loss() -> None:
-    decision = decide([*pairs("a", *[FIXED] * 20), *pairs("b", *[EQUAL] * 19, BROKEN)], noisy=["b"])
+    decision = decide_edit([*pairs("a", *[FIXED] * 20), *pairs("b", *[EQUAL] * 19, BROKEN)], noisy=["b"])
     assert (decision.verdict, decision.losses) == ("accept", 1)
 
 
 def test_unsteady_tests_are_decided_by_the_paired_test() -> None:
     flaky = [FIXED, EQUAL] * 10
-    assert decide(pairs("a", *flaky)).verdict == "accept"
-    assert decide(pairs("a", *flaky[:8])).verdict == "continue"
-    assert decide(pairs("a", *[BROKEN, (False, False)] * 10)).verdict == "reject"
+    assert decide_edit(pairs("a", *flaky)).verdict == "accept"
+    assert decide_edit(pairs("a", *flaky[:8])).verdict == "continue"
+    assert decide_edit(pairs("a", *[BROKEN, (False, False)] * 10)).verdict == "reject"
 
 
 def test_an_undecided_edit_is_dropped_at_the_end() -> None:
-    decision = decide(pairs("a", (False, False), EQUAL), rounds=8)
+    decision = decide_edit(pairs("a", (False, False), EQUAL), rounds=8)
     assert (decision.verdict, decision.reason) == ("reject", "undecided after 8 rounds")
 
 
@@ -53,8 +61,8 @@ def test_an_undecided_edit_is_dropped_at_the_end() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=60))
 def test_an_edit_that_changes_no_outcome_is_never_accepted(runs: list[tuple[str, bool]]) -> None:
     same = [OutcomePair(test, seed, outcome, outcome) for seed, (test, outcome) in enumerate(runs)]
-    assert decide(same).verdict == "continue"
-    assert decide(same, rounds=8).verdict == "reject"
+    assert decide_edit(same).verdict == "continue"
+    assert decide_edit(same, rounds=8).verdict == "reject"
 
 
 def test_an_edit_without_effect_on_noise_alone_is_accepted_in_at_most_one_of_a_hundred() -> None:
@@ -66,7 +74,7 @@ def test_an_edit_without_effect_on_noise_alone_is_accepted_in_at_most_one_of_a_h
         for number in range(1, 9):
             for test in "abcd":
                 seen += [OutcomePair(test, s, chance.random() < 0.5, chance.random() < 0.5) for s in range(3)]
-            decision = decide(seen, noisy="abcd", rounds=number)
+            decision = decide_edit(seen, noisy="abcd", rounds=number)
             if decision.verdict != "continue":
                 kept += decision.verdict == "accept"
                 break
@@ -84,11 +92,11 @@ def test_the_holdout_stops_an_edit_that_does_worse_on_fresh_seeds() -> None:
     ("passed", "runs", "wakes"), [(15, 30, True), (23, 30, False), (30, 30, False), (0, 3, True), (0, 0, False)]
 )
 def test_a_low_pass_rate_wakes_only_if_it_is_surely_low(passed: int, runs: int, wakes: bool) -> None:
-    assert should_wake(passed, runs) == wakes
+    assert is_surely_failing(passed, runs) == wakes
 
 
 def test_times_count_only_if_they_differ_by_more_than_five_percent() -> None:
-    test = faster([0.5, 0.96, 1.04, 2.0])
+    test = paired_speed_test([0.5, 0.96, 1.04, 2.0])
     assert (test.wins, test.losses, test.ties) == (1, 1, 2)
 
 

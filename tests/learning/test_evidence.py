@@ -14,10 +14,10 @@ from etude.learning.evidence import (
     CoinTest,
     PairedTest,
     delta_lower_bound,
-    discoveries,
     effect_interval,
     paired_test,
     probability_of_harm,
+    select_discoveries,
     wilson_interval,
 )
 
@@ -126,10 +126,10 @@ def test_ten_wins_without_a_loss_are_enough_for_an_edit() -> None:
 
 
 def test_more_claims_need_more_evidence_each() -> None:
-    assert discoveries({"a": math.log(20)}) == {"a"}
-    assert discoveries({"a": math.log(20), "b": 0.0}) == set()
-    assert discoveries({"a": math.log(40), "b": 0.0}) == {"a"}
-    assert discoveries({"a": math.log(40), "b": math.log(21)}) == {"a", "b"}
+    assert select_discoveries({"a": math.log(20)}) == {"a"}
+    assert select_discoveries({"a": math.log(20), "b": 0.0}) == set()
+    assert select_discoveries({"a": math.log(40), "b": 0.0}) == {"a"}
+    assert select_discoveries({"a": math.log(40), "b": math.log(21)}) == {"a", "b"}
 
 
 def test_a_lower_bound_of_an_effect_rises_with_wins() -> None:

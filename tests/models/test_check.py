@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from etude.cli.main import run
+from etude.cli.main import run_command
 from etude.models import check
 from etude.models.base import Model
 from etude.models.check import CHECKS, check_model
@@ -62,8 +62,8 @@ def test_the_command_prints_each_result(
     monkeypatch.setenv("ETUDE_HOME", str(tmp_path))
     with OpenAIServer(answer) as server:
         monkeypatch.setenv("ETUDE_MODELS__OPENAI__BASE_URL", server.base_url)
-        assert run(["check", "model", "openai:test-model", "--json"]) == 0
+        assert run_command(["check", "model", "openai:test-model", "--json"]) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [r["name"] for r in printed] == list(CHECKS)
-    assert run(["check", "model"]) == 2
+    assert run_command(["check", "model"]) == 2
     assert "`offline` is not a model" in capsys.readouterr().err

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from etude.cancellation import Cancellation
 from etude.errors import Cancelled
-from etude.offline.deadline import OutOfTime, within
-from etude.offline.joins import FAR, Hop, Path, distance, find_paths, hops_of
+from etude.offline.deadline import OutOfTime, within_deadline
+from etude.offline.joins import FAR, Hop, Path, find_join_paths, join_distance, join_hops
 from etude.offline.vocabulary import KnownTable, Link, Vocabulary
 
 
@@ -24,8 +24,8 @@ def make(links: list[tuple[int, int]]) -> Vocabulary:
 
 
 def enumerate_paths(vocabulary: Vocabulary, start: str, end: str) -> tuple[int, tuple[Path, ...]]:
-    """Every path by its cost: what `find_paths` must give, at a price that grows beyond all bounds."""
-    graph, queue = hops_of(vocabulary), [(0, 0, start, ())]
+    """Every path by its cost: what `find_join_paths` must give, at a price that grows beyond all bounds."""
+    graph, queue = join_hops(vocabulary), [(0, 0, start, ())]
     best: dict[tuple[str, bool], int] = {}
     found: list[Path] = []
     lowest = FAR
@@ -57,29 +57,29 @@ def test_the_paths_are_those_of_a_full_search(links: list[tuple[int, int]]) -> N
         for end in vocabulary.tables:
             if start is not end:
                 expected = enumerate_paths(vocabulary, start.name, end.name)
-                assert find_paths(vocabulary, start.name, end.name) == expected
-                assert distance(vocabulary, start.name, end.name) == expected[0]
+                assert find_join_paths(vocabulary, start.name, end.name) == expected
+                assert join_distance(vocabulary, start.name, end.name) == expected[0]
 
 
 def test_to_a_shared_table_and_down_again_costs_more() -> None:
     vocabulary = make([(0, 2), (1, 2)])
-    assert distance(vocabulary, "t0", "t1") == 5
-    (path,) = find_paths(vocabulary, "t0", "t1")[1]
+    assert join_distance(vocabulary, "t0", "t1") == 5
+    (path,) = find_join_paths(vocabulary, "t0", "t1")[1]
     assert [hop.to_table for hop in path] == ["t2", "t1"]
     assert path[0] == Hop("t0", ("to2_0",), "t2", ("id",), to_one=True)
 
 
 def test_tables_that_all_refer_to_each_other_are_no_maze() -> None:
     everything = make([(a, b) for a in range(60) for b in range(60) if a != b])
-    cost, paths = find_paths(everything, "t0", "t1")
+    cost, paths = find_join_paths(everything, "t0", "t1")
     assert (cost, len(paths)) == (1, 2)
 
 
 def test_a_search_ends_when_it_is_cancelled_or_out_of_time() -> None:
     cancel = Cancellation()
     cancel.cancel()
-    with within(math.inf, cancel), pytest.raises(Cancelled):
-        distance(make([(0, 1)]), "t0", "t1")
-    with within(-1, Cancellation()), pytest.raises(OutOfTime):
-        distance(make([(0, 1)]), "t0", "t1")
-    assert distance(make([(0, 1)]), "t0", "t1") == 1
+    with within_deadline(math.inf, cancel), pytest.raises(Cancelled):
+        join_distance(make([(0, 1)]), "t0", "t1")
+    with within_deadline(-1, Cancellation()), pytest.raises(OutOfTime):
+        join_distance(make([(0, 1)]), "t0", "t1")
+    assert join_distance(make([(0, 1)]), "t0", "t1") == 1

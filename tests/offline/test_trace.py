@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.offline.__main__ import main
+from etude.offline.__main__ import print_trace
 from etude.offline.grammar import RULES
 from etude.offline.operator_words import OPERATORS
 from etude.offline.tags import TAGS
@@ -39,7 +39,7 @@ def test_every_tag_is_in_the_legend() -> None:
 def test_it_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
     write_shop(tmp_path / "shop")
-    assert main([str(tmp_path / "shop"), "Number of orders by channel"]) == 0
+    assert print_trace([str(tmp_path / "shop"), "Number of orders by channel"]) == 0
     assert "reading\n  Number of `orders` per `orders.channel`" in capsys.readouterr().out
-    assert main([str(tmp_path / "nothing"), "Number of orders"]) == 1
+    assert print_trace([str(tmp_path / "nothing"), "Number of orders"]) == 1
     assert "nothing" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from etude.app import App
 from etude.cancellation import Cancellation
 from etude.entities import Catalog
 from etude.errors import Cancelled, LimitExceeded
-from etude.offline.deadline import within
+from etude.offline.deadline import within_deadline
 from etude.offline.phrase_index import phrase_index_of
 from etude.offline.understand import Clarification, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
@@ -83,7 +83,7 @@ def test_the_work_grows_with_the_tables_and_not_with_their_pairs(app: App, tmp_p
     pieces = []
     for tables in (100, 200, 400):
         counting = Counting()
-        with within(math.inf, counting):
+        with within_deadline(math.inf, counting):
             vocabulary, _ = look(app, write(tmp_path, tables))
             for question in ("How many customers are in Oslo?", "amount per city", "How many area 3 orders are there?"):
                 understand(question, vocabulary, today=TODAY)
@@ -109,7 +109,7 @@ def test_looking_at_a_source_ends_when_the_run_is_cancelled(app: App, tmp_path: 
         return app.sql(catalog_url, sql, record=False).rows()
 
     catalog_url = str(tmp_path / "wide60.sqlite")
-    with within(math.inf, cancel), pytest.raises(Cancelled):
+    with within_deadline(math.inf, cancel), pytest.raises(Cancelled):
         build_vocabulary(catalog, ask)
     assert len(asked) == 1
 
@@ -123,10 +123,10 @@ def test_an_index_whose_making_was_stopped_is_continued(app: App, tmp_path: Path
                 self.cancel()
             super().check()
 
-    with pytest.raises(Cancelled), within(math.inf, Stopping()):
+    with pytest.raises(Cancelled), within_deadline(math.inf, Stopping()):
         phrase_index_of(vocabulary)
     rest = Counting()
-    with within(math.inf, rest):
+    with within_deadline(math.inf, rest):
         index = phrase_index_of(vocabulary)
     assert rest.pieces < 15 and ("11", "product") in index.names
 

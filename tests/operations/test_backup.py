@@ -14,7 +14,7 @@ from tests.patience import wait_until
 
 from etude.agents.worker import Worker
 from etude.app import App
-from etude.cli.main import run as run_command
+from etude.cli.main import run_command
 from etude.entities import SourceSpec
 from etude.errors import Conflict, Invalid, NotFound
 from etude.operations.backup import (
@@ -22,9 +22,9 @@ from etude.operations.backup import (
     check_backup,
     find_backup,
     list_backups,
-    open_place,
+    open_backup_place,
     remove_backups,
-    restore,
+    restore_backup,
 )
 from etude.store.identity import Identity
 from etude.store.objects import Objects
@@ -55,7 +55,7 @@ def test_everything_comes_back(open_app: Open, new_store: dict[str, Any], shop: 
     lesson = app.settings.home / "playbooks" / "main" / "plan" / "SKILL.md"
     lesson.parent.mkdir(parents=True)
     lesson.write_text("---\nname: plan\ndescription: x\n---\nx\n")
-    place = open_place(app.settings, str(tmp_path / "backups"))
+    place = open_backup_place(app.settings, str(tmp_path / "backups"))
     done = back_up(app, place)
     assert done.manifest.missing == () and done.copied == done.manifest.artifact_count > 1
     assert back_up(app, place).copied == 0, "the second one copies what is new"
@@ -64,7 +64,7 @@ def test_everything_comes_back(open_app: Open, new_store: dict[str, Any], shop: 
     shutil.rmtree(app.settings.home)
 
     new = App(**new_store)
-    restored = restore(new.settings, place, find_backup(place))
+    restored = restore_backup(new.settings, place, find_backup(place))
     assert restored.artifacts == done.manifest.artifact_count
     assert new.result(run_id).rows() == rows
     assert len(new.result(big)) == 2_000_000
@@ -90,7 +90,7 @@ def test_catalogs_in_a_store_of_their_own_come_back(
     app.add_source("shop", SourceSpec(url=str(shop)))
     app.cataloger.run("shop")
     (name,) = app.cataloger.catalog_store("shop").names()
-    place = open_place(app.settings, str(tmp_path / "backups"))
+    place = open_backup_place(app.settings, str(tmp_path / "backups"))
     manifest = back_up(app, place).manifest
     assert manifest.catalogs and check_backup(place, manifest) == []
     app.close()
@@ -98,10 +98,10 @@ def test_catalogs_in_a_store_of_their_own_come_back(
     shutil.rmtree(tmp_path / "catalogs")
 
     with App(**new_store) as new, pytest.raises(Invalid, match="store of their own") as refused:
-        restore(new.settings, place, manifest)
+        restore_backup(new.settings, place, manifest)
     assert "catalog.store" in refused.value.hint
     with App(**new_store, catalog={"store": str(tmp_path / "new-catalogs")}) as new:
-        restore(new.settings, place, find_backup(place))
+        restore_backup(new.settings, place, find_backup(place))
         assert new.cataloger.catalog_store("shop").names() == [name]
 
 
@@ -112,11 +112,11 @@ def lesson_text() -> str:
 def test_a_store_that_holds_something_is_not_overwritten(open_app: Open, tmp_path: Path) -> None:
     app = open_app()
     app.store.create_thread("mine")
-    place = open_place(app.settings, str(tmp_path / "backups"))
+    place = open_backup_place(app.settings, str(tmp_path / "backups"))
     back_up(app, place)
     app.close()
     with pytest.raises(Conflict, match="not empty"):
-        restore(app.settings, place, find_backup(place))
+        restore_backup(app.settings, place, find_backup(place))
     assert [thread.title for thread in open_app().store.threads().items] == ["mine"]
 
 
@@ -143,7 +143,7 @@ def test_work_that_is_acknowledged_during_a_backup_is_whole(
     writers = [threading.Thread(target=write, args=(n,)) for n in range(2)]
     for thread in writers:
         thread.start()
-    place = open_place(app.settings, str(tmp_path / "backups"))
+    place = open_backup_place(app.settings, str(tmp_path / "backups"))
     try:
         wait_until(lambda: len(acknowledged) >= 3 or errors)
         back_up(app, place)
@@ -156,7 +156,7 @@ def test_work_that_is_acknowledged_during_a_backup_is_whole(
             thread.join()
     assert errors == [] and manifest.missing == ()
     new = App(**new_store)
-    restore(new.settings, place, manifest)
+    restore_backup(new.settings, place, manifest)
     for run_id, value in before:
         assert new.result(run_id).rows() == [(value,)]
     for run in new.store.runs(limit=1000).items:
@@ -173,10 +173,10 @@ def test_objects_and_backups_in_buckets(
     name = tmp_path.name.replace("_", "-")
     with App(home=tmp_path / "home", store=store_url, objects=f"{s3_server.url}/{name}/a", **own) as app:
         run_id = str(app.sql(str(shop), "SELECT 41 + 1 AS x", record=True).run_id)
-        place = open_place(app.settings, f"{s3_server.url}/{name}/backups")
+        place = open_backup_place(app.settings, f"{s3_server.url}/{name}/backups")
         manifest = back_up(app, place).manifest
     with App(**new_store, objects=f"{s3_server.url}/{name}/b", **own) as new:
-        restore(new.settings, open_place(new.settings, f"{s3_server.url}/{name}/backups"), manifest)
+        restore_backup(new.settings, open_backup_place(new.settings, f"{s3_server.url}/{name}/backups"), manifest)
         assert new.result(run_id).rows() == [(42,)]
 
 
@@ -187,7 +187,7 @@ def test_damage_is_found_and_said(open_app: Open, shop: Path, tmp_path: Path) ->
     path = app.objects.local_path(lost)
     assert path is not None
     path.unlink()
-    place = open_place(app.settings, str(tmp_path / "backups"))
+    place = open_backup_place(app.settings, str(tmp_path / "backups"))
     manifest = back_up(app, place).manifest
     assert manifest.missing == (lost,)
     copy = place.local_path(manifest.store[0].hash)
@@ -198,7 +198,7 @@ def test_damage_is_found_and_said(open_app: Open, shop: Path, tmp_path: Path) ->
 
 def test_old_backups_are_removed_with_what_only_they_used(open_app: Open, shop: Path, tmp_path: Path) -> None:
     app = open_app()
-    place = open_place(app.settings, str(tmp_path / "backups"))
+    place = open_backup_place(app.settings, str(tmp_path / "backups"))
     for value in range(3):
         app.sql(str(shop), f"SELECT {value} AS x", record=True)
         back_up(app, place)
@@ -215,7 +215,7 @@ def test_a_place_without_a_backup(open_app: Open, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no backup"):
         find_backup(Objects(tmp_path / "empty"))
     with pytest.raises(Invalid, match="inside the object store"):
-        open_place(app.settings, str(app.settings.home / "objects" / "backups"))
+        open_backup_place(app.settings, str(app.settings.home / "objects" / "backups"))
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from tests.patience import wait_until
 from etude.app import App
 from etude.errors import Conflict, NotFound
 from etude.operations import prune as pruning
-from etude.operations.prune import Pruned, collect_artifacts, prune
+from etude.operations.prune import Pruned, prune, prune_artifacts
 from etude.store.identity import Identity
 from etude.store.retention import Retention
 
@@ -194,7 +194,7 @@ def test_a_long_run_protects_what_it_stored(open_app: Open, shop: Path) -> None:
     report = Pruned(dry_run=False)
     original, pruning.IN_FLIGHT_S = pruning.IN_FLIGHT_S, -3600.0
     try:
-        collect_artifacts(app, report, orphans=True)
+        prune_artifacts(app, report, orphans=True)
     finally:
         pruning.IN_FLIGHT_S = original
     assert files(app) == {stored.hash}
@@ -216,7 +216,7 @@ def test_a_backup_keeps_every_file(open_app: Open) -> None:
     app.objects.put(b"x", "text/plain")
     Retention(app.store).lease("backup:1", "1")
     report = Pruned(dry_run=False)
-    collect_artifacts(app, report, orphans=True)
+    prune_artifacts(app, report, orphans=True)
     assert len(files(app)) == 1
 
 

@@ -16,11 +16,11 @@ from tests.patience import wait_until
 from etude.agents.base import InboxItem, Kind, StepContext, StepResult
 from etude.agents.worker import Worker
 from etude.app import App
-from etude.cli.main import run as run_command
+from etude.cli.main import run_command
 from etude.entities import Entity
 from etude.errors import Invalid
 from etude.operations import status
-from etude.operations.status import find_status
+from etude.operations.status import installation_status
 from etude.store.processes import Processes
 
 Open = Callable[..., App]
@@ -45,7 +45,7 @@ class Failing(Kind[Anything]):
 def test_a_fresh_installation_has_no_problem(open_app: Open, shop: Path) -> None:
     app = open_app()
     app.sql(str(shop), "SELECT 1 AS x", record=True)
-    found = find_status(app)
+    found = installation_status(app)
     assert (found.ok, found.problems, found.notes) == (True, (), ())
     assert found.parts["store"].ok and found.parts["objects"].ok
     assert found.store_bytes > 0 and found.storage["main"].bytes > 0
@@ -56,12 +56,12 @@ def test_a_fresh_installation_has_no_problem(open_app: Open, shop: Path) -> None
 def test_agents_without_a_worker_are_a_problem(open_app: Open) -> None:
     app = open_app()
     app.agents.create("echo", {"subject": "rain"}, id="a")
-    found = find_status(app)
+    found = installation_status(app)
     assert not found.ok and "No worker runs, and 1 actions" in found.problems[0]
     Processes(app.store).enter("worker")
-    assert find_status(app).ok
+    assert installation_status(app).ok
     Processes(app.store).leave()
-    assert not find_status(app).ok
+    assert not installation_status(app).ok
 
 
 def test_work_that_waits_too_long_is_a_problem(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,21 +69,21 @@ def test_work_that_waits_too_long_is_a_problem(open_app: Open, monkeypatch: pyte
     Processes(app.store).enter("worker")
     app.agents.create("echo", {"subject": "rain"}, id="a")
     monkeypatch.setattr(status, "LATE_S", -1.0)
-    assert "waited" in find_status(app).problems[0]
+    assert "waited" in installation_status(app).problems[0]
 
 
 def test_a_full_quota_and_a_full_disk_are_problems(open_app: Open, shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = open_app(server={"storage": 100})
     app.sql(str(shop), "SELECT 1 AS x", record=True)
-    assert "Tenant `main` uses" in find_status(app).problems[0]
+    assert "Tenant `main` uses" in installation_status(app).problems[0]
     monkeypatch.setattr(status, "LOW_SHARE", 2.0)
     monkeypatch.setattr(status, "LOW_BYTES", 1 << 62)
-    assert any("nearly full" in problem for problem in find_status(app).problems)
+    assert any("nearly full" in problem for problem in installation_status(app).problems)
 
 
 def test_objects_that_cannot_be_used_do_not_hide_the_rest(open_app: Open, tmp_path: Path) -> None:
     app = open_app(objects="s3://nowhere/x", objects_options={"endpoint": "http://127.0.0.1:1", "allow_http": "true"})
-    found = find_status(app)
+    found = installation_status(app)
     assert not found.parts["objects"].ok and found.parts["store"].ok
     assert "cannot be used" in found.problems[0]
 
@@ -99,13 +99,13 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", code], check=False)
     app = open_app()
-    wait_until(lambda: find_status(app).problems)
-    assert "A worker ended without stopping" in find_status(app).problems[0]
+    wait_until(lambda: installation_status(app).problems)
+    assert "A worker ended without stopping" in installation_status(app).problems[0]
     Processes(app.store).enter("worker")
-    found = find_status(app)
+    found = installation_status(app)
     assert found.ok and "A worker ended without stopping" in found.notes[0]
     assert Processes(app.store).forget_dead() == 1
-    assert find_status(app).notes == ()
+    assert installation_status(app).notes == ()
 
 
 def test_a_server_is_listed_with_what_it_says_of_itself(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_a_server_is_listed_with_what_it_says_of_itself(open_app: Open, monkeypa
     monkeypatch.setattr(status, "ASK_S", 300.0)  # its first sandbox may take long
     with listening(app, runs_agents=True) as running:
         wait_until(lambda: Processes(app.store).list())
-        found = find_status(app)
+        found = installation_status(app)
         ((name, part),) = [item for item in found.parts.items() if item[0].startswith("server")]
         assert str(running.port) in name and part.ok, part.detail
     assert Processes(app.store).list() == []
@@ -130,7 +130,7 @@ def test_an_agent_that_failed_for_good_has_the_status_error(open_app: Open) -> N
     (failed,) = agents.actions(state="failed").items
     assert (failed.agent, failed.attempts, failed.last_error) == ("good", 3, "The report is not there.")
     assert [step.error for step in agents.attempts(failed)] == ["The report is not there."] * 3
-    found = find_status(app)
+    found = installation_status(app)
     assert "1 agents have the status `error`" in found.notes[0]
     assert "The report is not there." in found.errors[0].error
 

@@ -11,7 +11,7 @@ import pytest
 from tests.replays.test_library import app, ask, change, compiled, decision, scripted, shop, sql
 
 from etude.app import App
-from etude.replays.script_file import write_file
+from etude.replays.script_file import write_script_file
 
 __all__ = ["app", "shop"]
 QUESTION = "What is the median amount of web orders?"
@@ -70,7 +70,7 @@ def test_a_table_that_a_cell_returns_is_the_result_again(app: App, shop: Path, t
 def test_the_file_of_cells_runs_alone(app: App, shop: Path, tmp_path: Path) -> None:
     model = scripted(tmp_path, *map(python, CELLS), {"text": "The median is 52.0 of 666 orders."})
     file = tmp_path / "median.py"
-    file.write_text(write_file(app.scripts.script(ask(app, shop, QUESTION, model=model).run_id)))
+    file.write_text(write_script_file(app.scripts.script(ask(app, shop, QUESTION, model=model).run_id)))
     environment = os.environ | {"ETUDE_HOME": str(tmp_path / "elsewhere")}
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0 and "median 52.0 of 666" in done.stdout, done.stderr

@@ -11,10 +11,10 @@ import duckdb
 import pytest
 
 from etude.app import App
-from etude.cli.main import run as command
+from etude.cli.main import run_command as command
 from etude.entities import SourceSpec
 from etude.events import ReplayDecided, ScriptCompiled
-from etude.runtime.answer import Answer, describe_answer
+from etude.runtime.answer import Answer, answer_to_body
 
 COUNT = "How many customers are there?"
 ORDERS = """CREATE TABLE orders AS SELECT i AS order_id, 1 + i % 40 AS customer_id, 10.0 + i % 90 AS amount,
@@ -439,7 +439,7 @@ def test_an_answer_that_needed_a_person_is_only_an_example(app: App, shop: Path,
 
 def test_an_answer_as_json_says_that_it_was_replayed(app: App, shop: Path) -> None:
     ask(app, shop, COUNT)
-    body = describe_answer(ask(app, shop, COUNT), 10)
+    body = answer_to_body(ask(app, shop, COUNT), 10)
     assert body.replayed is not None and body.replayed.startswith("Answered by replaying run_")
     assert body.replay is not None and body.replay.level == "replay"
 

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from etude.errors import Invalid
-from etude.replays.guards import DataGuard, TableShape, check_guards, derive_guards, shapes_of
-from etude.replays.mutants import MutantReport, mine_guards
-from etude.replays.query_facts import read_query
+from etude.replays.guards import DataGuard, TableShape, check_guards, derive_guards, guarded_shapes
+from etude.replays.mutants import MutantReport, find_guards_by_mutants
+from etude.replays.query_facts import read_query_facts
 from etude.replays.relations import NotReplaced, replace_tables
 from etude.sources.source import make_catalog
 
@@ -43,13 +43,13 @@ class Data:
 
     def guards(self, query: str) -> tuple[tuple[TableShape, ...], tuple[DataGuard, ...]]:
         catalog = self.catalog()
-        facts = read_query(query, "duckdb", {t.name: t for t in catalog.tables})
-        shapes = shapes_of(catalog, [facts])
+        facts = read_query_facts(query, "duckdb", {t.name: t for t in catalog.tables})
+        shapes = guarded_shapes(catalog, [facts])
         return shapes, derive_guards(catalog, shapes, facts.joined, self.query)
 
     def mine(self, query: str, **more: Any) -> tuple[list[DataGuard], MutantReport]:
         shapes, guards = self.guards(query)
-        added, report = mine_guards([query], self.catalog(), shapes, guards, self.query, **more)
+        added, report = find_guards_by_mutants([query], self.catalog(), shapes, guards, self.query, **more)
         return [*guards, *added], report
 
 
@@ -85,7 +85,7 @@ def test_mining_goes_on_where_it_ended() -> None:
     some, report = clean.mine(QUERY, more_time=lambda: next(left, False))
     assert report.tried == 5 < report.of
     shapes, _ = clean.guards(QUERY)
-    rest, whole = mine_guards([QUERY], clean.catalog(), shapes, some, clean.query, so_far=report)
+    rest, whole = find_guards_by_mutants([QUERY], clean.catalog(), shapes, some, clean.query, so_far=report)
     assert whole.tried == whole.of and not whole.survivors
     assert {g.mutant for g in (*some, *rest)} == {g.mutant for g in clean.mine(QUERY)[0]}
 

@@ -12,7 +12,7 @@ import etude
 from etude.app import App
 from etude.capsule import write_capsule
 from etude.catalog.storage.annotations import Annotations, TableNote
-from etude.cli.main import run as command
+from etude.cli.main import run_command as command
 from etude.entities import SourceSpec
 from etude.errors import Invalid, NotFound
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.replays.question import Asked, Unit, is_relative, read_units
+from etude.replays.question import Asked, Unit, is_relative_question, read_question_units
 
 
 def key(question: str) -> str:
-    return Asked("shop", "offline", read_units(question)).key()
+    return Asked("shop", "offline", read_question_units(question)).key()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_these_are_different_questions(one: str, other: str) -> None:
 
 
 def test_the_place_the_model_and_what_was_asked_before_belong_to_a_question() -> None:
-    units = read_units("only in 2025")
+    units = read_question_units("only in 2025")
     keys = {
         Asked(*of).key() for of in (("a", "m", units), ("b", "m", units), ("a", "n", units), ("a", "m", units, ("x",)))
     }
@@ -62,7 +62,7 @@ def test_the_place_the_model_and_what_was_asked_before_belong_to_a_question() ->
 
 
 def test_numbers_dates_names_and_quoted_texts_may_be_parameters() -> None:
-    units = read_units("Orders of 'old town' from New York over 1,000.50 since 2024-01-31 in March")
+    units = read_question_units("Orders of 'old town' from New York over 1,000.50 since 2024-01-31 in March")
     found = [(u.value, u.kind) for u in units if u.kind != "word"]
     assert found == [
         ("old town", "quoted"),
@@ -73,7 +73,7 @@ def test_numbers_dates_names_and_quoted_texts_may_be_parameters() -> None:
 
 
 def test_masked_units_leave_the_others_in_the_key() -> None:
-    one, other = (Asked("s", "m", read_units(f"orders over 5 in {year}")) for year in (2024, 2025))
+    one, other = (Asked("s", "m", read_question_units(f"orders over 5 in {year}")) for year in (2024, 2025))
     assert one.key() != other.key()
     assert one.key(frozenset({4})) == other.key(frozenset({4}))
     assert dict(one.keys()).keys() & dict(other.keys()).keys() >= {one.key(frozenset({4}))}
@@ -83,18 +83,18 @@ def test_masked_units_leave_the_others_in_the_key() -> None:
     "text", ["orders last month", "orders so far", "sales in March", "year to date", "current stock"]
 )
 def test_some_questions_depend_on_the_day(text: str) -> None:
-    assert is_relative(text)
+    assert is_relative_question(text)
 
 
 @pytest.mark.parametrize(
     "text", ["orders per month in 2025", "sales in March 2025", "total amount", "orders since 2024-01-01"]
 )
 def test_others_do_not(text: str) -> None:
-    assert not is_relative(text)
+    assert not is_relative_question(text)
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_different_words_never_share_a_key(one: str, other: str) -> None:
-    units = [read_units(text) for text in (one, other)]
+    units = [read_question_units(text) for text in (one, other)]
     assert (key(one) == key(other)) == (units[0] == units[1])
     assert all(isinstance(unit, Unit) for unit in units[0])

@@ -15,7 +15,7 @@ from etude.entities import Budget
 from etude.events import Entry, TextDelta
 from etude.models.base import ModelRequest, ToolResult, UserMessage
 from etude.models.scripted import Line, Scripted, ScriptedCall
-from etude.runtime.answer import describe_answer
+from etude.runtime.answer import answer_to_body
 from etude.sample import write_shop
 
 COUNTRIES = "SELECT country, count(*) AS n FROM customers GROUP BY ALL ORDER BY n DESC, country LIMIT 3"
@@ -68,7 +68,7 @@ def test_results_have_short_ids_and_the_model_chooses_among_them(app: App, shop:
     assert answer.text == "See."
     assert [(name, names(result)) for name, result in answer.results] == [("r2", ["total"]), ("r1", ["country", "n"])]
     assert answer.result is not None and names(answer.result) == ["total"]
-    body = describe_answer(answer, 2)
+    body = answer_to_body(answer, 2)
     assert [shown.id for shown in body.results] == ["r2", "r1"] and len(body.results[1].rows.rows) == 2
 
 

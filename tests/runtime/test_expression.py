@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.errors import Invalid
-from etude.runtime.expression import ResultRows, evaluate
+from etude.runtime.expression import ResultRows, evaluate_expression
 
 SALES = [("USA", 523.06, 13, None), ("Canada", 303.96, 8, 2), ("O'Neil", Decimal("0.10"), 1, 5)]
 RESULTS = {
@@ -55,12 +55,12 @@ RESULTS = {
     ],
 )
 def test_an_expression_is_computed_from_the_results(expression: str, value: str) -> None:
-    found = evaluate(expression, RESULTS).value
+    found = evaluate_expression(expression, RESULTS).value
     assert found == (Decimal(value) if value[-1].isdigit() else value)
 
 
 def test_the_results_that_were_used_are_told() -> None:
-    assert evaluate("r1.revenue[0] / r2.total", RESULTS).results == ("r1", "r2")
+    assert evaluate_expression("r1.revenue[0] / r2.total", RESULTS).results == ("r1", "r2")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_results_that_were_used_are_told() -> None:
 )
 def test_a_wrong_expression_gets_a_sentence(expression: str, why: str) -> None:
     with pytest.raises(Invalid) as caught:
-        outcome = evaluate(expression, RESULTS)
+        outcome = evaluate_expression(expression, RESULTS)
         assert outcome.value is not None and not why
         raise Invalid("")
     assert why in caught.value.message
@@ -100,7 +100,7 @@ def test_a_wrong_expression_gets_a_sentence(expression: str, why: str) -> None:
 @given(st.text(alphabet="r12.revnu[]()+-*/='\"`, <>!andicotysum", max_size=60) | st.text(max_size=40))
 def test_any_text_is_computed_or_refused(text: str) -> None:
     try:
-        evaluate(text, RESULTS)
+        evaluate_expression(text, RESULTS)
     except Invalid as error:
         assert error.message
 
@@ -108,4 +108,4 @@ def test_any_text_is_computed_or_refused(text: str) -> None:
 @given(st.lists(st.decimals(min_value=-(10**9), max_value=10**9, places=4), min_size=1, max_size=30))
 def test_sums_of_decimals_are_exact(values: list[Decimal]) -> None:
     results = {"r1": ResultRows("r1", ("x",), lambda: [(v,) for v in values])}
-    assert evaluate("sum(r1.x)", results).value == sum(values)
+    assert evaluate_expression("sum(r1.x)", results).value == sum(values)

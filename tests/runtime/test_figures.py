@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.runtime.expression import ResultRows
-from etude.runtime.figures import move_figures, render_figures, write_value
+from etude.runtime.figures import move_figures, render_figures, write_figure
 
 RESULTS = {
     "r1": ResultRows("r1", ("country", "revenue"), lambda: [("USA", 523.06), ("Canada", 303.96)]),
@@ -74,7 +74,7 @@ def test_places_move_with_marks_in_the_text() -> None:
     ],
 )
 def test_the_format_is_a_sample_of_the_number(sample: str, value: str, written: str) -> None:
-    assert write_value(Decimal(value), sample) == written
+    assert write_figure(Decimal(value), sample) == written
 
 
 @given(st.text(max_size=60), st.text(alphabet="{}r12. |0%", max_size=40))

@@ -9,7 +9,7 @@ import pytest
 
 from etude.app import App
 from etude.search import exact, lance
-from etude.search.base import Document, Only, OpenIndex, arrow_schema, make_document
+from etude.search.base import Document, Only, OpenIndex, index_schema, make_document
 from etude.search.terms import terms_of
 from etude.store.objects import Objects
 
@@ -29,18 +29,18 @@ def batches(documents: list[Document]) -> list[Any]:
     columns = [pa.array(list(values)) for values in zip(*rows)]
     whole: list[list[float] | None] = [v if d.text else None for v, d in zip(vectors, documents)]
     columns.append(pa.array(whole, pa.list_(pa.float32(), 8)))
-    return [pa.RecordBatch.from_arrays(columns, schema=arrow_schema(8))]
+    return [pa.RecordBatch.from_arrays(columns, schema=index_schema(8))]
 
 
 @pytest.fixture(params=["exact", "lance"])
 def index(request: pytest.FixtureRequest, tmp_path: Path) -> OpenIndex:
     objects = Objects(tmp_path / "objects")
     if request.param == "exact":
-        exact.write_index(objects, "search/v", arrow_schema(8), batches(DOCUMENTS))
-        return exact.open_index(objects, "search/v")
+        exact.write_exact_index(objects, "search/v", index_schema(8), batches(DOCUMENTS))
+        return exact.open_exact_index(objects, "search/v")
     pytest.importorskip("lancedb")
-    lance.write_index(objects, {}, "search/v", arrow_schema(8), batches(DOCUMENTS), len(DOCUMENTS))
-    return lance.open_index(objects, {}, "search/v")
+    lance.write_lance_index(objects, {}, "search/v", index_schema(8), batches(DOCUMENTS), len(DOCUMENTS))
+    return lance.open_lance_index(objects, {}, "search/v")
 
 
 def names(found: Any) -> list[str]:
@@ -84,7 +84,7 @@ def test_all_documents_can_be_read(index: OpenIndex) -> None:
     assert [row["id"] for row in rows] == ["d0", "d1", "d2", "d3", "d4", "d5"]
     assert rows[5]["vector"] is None
     (batch,) = index.batches(["fingerprint", "vector"], Only(tables=("b",)))
-    assert exact.vectors_of(batch.column("vector")).shape == (3, 8)
+    assert exact.stored_vectors(batch.column("vector")).shape == (3, 8)
 
 
 @pytest.mark.parametrize("backend", ["exact", "lance"])

@@ -119,7 +119,7 @@ def test_a_server_that_is_gone_leaves_the_last_index(tmp_path: Path, agency: str
 
 
 def test_a_library_that_is_not_installed_is_named() -> None:
-    from etude.search.embeddings.base import load_library
+    from etude.search.embeddings.base import load_embedding_library
 
     with pytest.raises(Unavailable, match="`no_such_library` is not installed"):
-        load_library("no_such_library")
+        load_embedding_library("no_such_library")

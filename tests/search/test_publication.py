@@ -170,7 +170,7 @@ def test_a_store_that_lancedb_cannot_use_is_told(tmp_path: Path) -> None:
     pytest.importorskip("lancedb")
     nowhere = {"endpoint": "http://127.0.0.1:9", "allow_http": "true", "region": "x"}
     keys = {"access_key_id": "k", "secret_access_key": "s", "client_max_retries": "0"}
-    assert "LanceDB cannot use" in lance.check_store(
+    assert "LanceDB cannot use" in lance.check_lance_store(
         Objects("s3://bucket/x", **nowhere, **{k: v for k, v in keys.items() if "client" not in k}), {**nowhere, **keys}
     )
-    assert lance.check_store(Objects(tmp_path / "folder"), {}) == ""
+    assert lance.check_lance_store(Objects(tmp_path / "folder"), {}) == ""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.search.base import Found, make_document
-from etude.search.ranking import cut_snippet, fuse
+from etude.search.ranking import cut_snippet, fuse_ranks
 
 
 def found(*names: str) -> list[Found]:
@@ -14,14 +14,14 @@ def found(*names: str) -> list[Found]:
 
 
 def test_both_lists_count() -> None:
-    fused = fuse(found("a", "b", "c"), found("c", "d"))
+    fused = fuse_ranks(found("a", "b", "c"), found("c", "d"))
     assert [r.document.id for r in fused] == ["c", "a", "b", "d"]
     assert fused[0].parts == {"text": (3, 8.0), "vector": (1, 10.0)}
 
 
 def test_equal_scores_have_equal_ranks() -> None:
     tied = [Found(each.document, 5.0) for each in found("a", "b")] + found("c")[:1]
-    assert [r.parts["text"][0] for r in fuse(tied, [])] == [1, 1, 3]
+    assert [r.parts["text"][0] for r in fuse_ranks(tied, [])] == [1, 1, 3]
 
 
 def test_a_snippet_shows_where_most_terms_are() -> None:

@@ -17,7 +17,7 @@ from etude.sessions.cgroups import Cgroups
 from etude.sessions.local import LocalProvider
 from etude.sessions.session import Session
 
-FOUND = cgroups.find()
+FOUND = cgroups.find_cgroups()
 pytestmark = pytest.mark.skipif(FOUND is None, reason="this user may not make control groups on this machine")
 
 
@@ -127,8 +127,8 @@ def test_groups_of_the_dead_are_removed(groups: Cgroups) -> None:
     orphan = [folder / "etude-999999999-1-1-1" for folder in set(groups.folders.values())]
     for path in orphan:
         path.mkdir(exist_ok=True)
-    living = groups.create(cgroups.new_owner(), SessionLimits())
-    cgroups.remove_orphans(groups)
+    living = groups.create(cgroups.new_cgroup_owner(), SessionLimits())
+    cgroups.remove_orphaned_cgroups(groups)
     assert not any(p.exists() for p in orphan)
     assert all(p.exists() for p in living.paths)
     living.close()

@@ -18,7 +18,7 @@ from etude.sessions.check import CHECKS, check_sandbox
 from etude.sessions.local import LocalProvider
 from etude.sessions.session import Session
 
-LEVEL = isolation.probe()[0]
+LEVEL = isolation.probe_isolation()[0]
 RUN = """
 import dataclasses, json
 from etude.sessions import check, session

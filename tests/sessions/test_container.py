@@ -25,7 +25,12 @@ from etude.errors import Invalid, SandboxError
 from etude.sessions import check, container
 from etude.sessions.base import SandboxSpec
 from etude.sessions.check import check_sandbox
-from etude.sessions.container import ContainerLimits, ContainerProvider, find_engine, remove_leftovers
+from etude.sessions.container import (
+    ContainerLimits,
+    ContainerProvider,
+    find_container_engine,
+    remove_leftover_containers,
+)
 from etude.sessions.session import Session
 
 # Debian releases by their Python: the libraries of this interpreter are mounted, so the versions must agree.
@@ -110,9 +115,9 @@ def test_an_engine_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(container, "_ASK_S", 0.2)
     with pytest.raises(SandboxError, match=r"`stuck version` did not answer within 0\.2 s"):
-        find_engine(["stuck"])
+        find_container_engine(["stuck"])
     with pytest.raises(SandboxError, match="`stuck ps` did not answer"):
-        remove_leftovers(container.ContainerEngine("stuck", ""))
+        remove_leftover_containers(container.ContainerEngine("stuck", ""))
 
 
 # -- the network
@@ -381,7 +386,7 @@ def test_a_killed_host_leaves_no_container(rootfs: Path, tmp_path: Path) -> None
     )
     assert host.stdout is not None
     name = host.stdout.readline().strip()
-    engine = find_engine(["podman"])
+    engine = find_container_engine(["podman"])
     assert engine.run("container", "exists", name).returncode == 0
     host.kill()
     host.wait()
@@ -405,7 +410,7 @@ def test_a_container_that_was_taken_away_is_replaced(rootfs: Path) -> None:
 
 
 def test_leftovers_of_the_dead_are_removed(rootfs: Path) -> None:
-    engine = find_engine(["podman"])
+    engine = find_container_engine(["podman"])
     ours = container._owner()
     place, pid, _ = ours.split(".")
     owners = {"dead": f"{place}.{pid}.1", "alive": ours, "elsewhere": f"1.{pid}.1"}
@@ -415,7 +420,7 @@ def test_leftovers_of_the_dead_are_removed(rootfs: Path) -> None:
             label = f"{container.LABEL}={owner}"
             made = engine.run("create", "--name", names[kind], "--label", label, "--rootfs", str(rootfs), "true")
             assert made.returncode == 0, made.stderr
-        assert set(remove_leftovers(engine)) & set(names.values()) == {names["dead"]}
+        assert set(remove_leftover_containers(engine)) & set(names.values()) == {names["dead"]}
         exist = {kind: engine.run("container", "exists", name).returncode == 0 for kind, name in names.items()}
         assert exist == {"dead": False, "alive": True, "elsewhere": True}
     finally:
@@ -473,7 +478,7 @@ def test_contradictions_are_refused(rootfs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", container.ENGINES)
 def test_an_image(name: str, rootfs: Path) -> None:
     try:
-        engine = find_engine([name])
+        engine = find_container_engine([name])
     except SandboxError as error:
         if name == "podman":
             raise

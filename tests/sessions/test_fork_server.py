@@ -22,7 +22,7 @@ from etude.sessions.base import SandboxSpec
 from etude.sessions.local import LocalProvider
 from etude.sessions.session import Session
 
-LEVEL = isolation.probe()[0]
+LEVEL = isolation.probe_isolation()[0]
 if LEVEL < 3:
     pytest.skip("this machine does not allow level 3", allow_module_level=True)
 pytestmark = pytest.mark.usefixtures("small")

@@ -21,7 +21,7 @@ from etude.sessions.base import SandboxSpec
 from etude.sessions.local import LocalProvider
 from etude.sessions.session import Session
 
-LEVEL = isolation.probe()[0]
+LEVEL = isolation.probe_isolation()[0]
 pytestmark = pytest.mark.usefixtures("small")
 needs_level_3 = pytest.mark.skipif(LEVEL < 3, reason="this machine does not allow level 3")
 needs_level_2 = pytest.mark.skipif(LEVEL < 2, reason="this machine does not allow level 2")
@@ -44,7 +44,7 @@ def run_python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 def answer(program: bytes, number: int, *arguments: int, audit: int | None = None) -> int:
     """What the program returns for a call: 0 where it passes, else the error; -1 where it ends the process."""
-    machine = isolation.machine()
+    machine = isolation.seccomp_machine()
     assert machine is not None
     data = struct.pack("IIQ", number, machine.audit if audit is None else audit, 0)
     data += struct.pack("6Q", *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
@@ -67,9 +67,9 @@ def answer(program: bytes, number: int, *arguments: int, audit: int | None = Non
                 raise AssertionError(f"instruction {code:#x}")
 
 
-ALONE = isolation.build_filter(allow_exec=False, alone=True, allow_inet=False)
-SHARED = isolation.build_filter(allow_exec=False, alone=False, allow_inet=False)
-NUMBERS = isolation.machine().numbers if isolation.machine() else {}
+ALONE = isolation.build_seccomp_filter(allow_exec=False, alone=True, allow_inet=False)
+SHARED = isolation.build_seccomp_filter(allow_exec=False, alone=False, allow_inet=False)
+NUMBERS = isolation.seccomp_machine().numbers if isolation.seccomp_machine() else {}
 
 
 @pytest.mark.parametrize("name", sorted(set(NUMBERS) - isolation._BY_ARGUMENT - isolation._IF_SHARED))
@@ -137,7 +137,7 @@ def test_unknown_calls_and_other_machines() -> None:
 
 
 def test_programs_and_networks_only_where_allowed() -> None:
-    allowed = isolation.build_filter(allow_exec=True, alone=True, allow_inet=True)
+    allowed = isolation.build_seccomp_filter(allow_exec=True, alone=True, allow_inet=True)
     assert [answer(allowed, NUMBERS[n], 2) for n in ("execve", "execveat", "socket", "connect", "bind")] == [0] * 5
     assert [answer(allowed, NUMBERS[n]) for n in ("sendmsg", "sendmmsg")] == [0, errno.EPERM]
     assert answer(allowed, NUMBERS["socket"], 16) == errno.EAFNOSUPPORT
@@ -299,12 +299,12 @@ def test_level_2_as_root_says_when_nobody_could_read_the_interpreter() -> None:
 
 
 def test_tasks_of_a_user_are_counted() -> None:
-    assert isolation.count_tasks(os.getuid()) >= 1
-    assert isolation.count_tasks(4_000_000_000) == 0
+    assert isolation.count_user_tasks(os.getuid()) >= 1
+    assert isolation.count_user_tasks(4_000_000_000) == 0
 
 
 def test_a_library_that_starts_threads_in_children_does_not_lower_the_isolation() -> None:
-    if isolation.probe()[0] < 3:
+    if isolation.probe_isolation()[0] < 3:
         pytest.skip("this machine has no isolation of level 3")
     code = """
 import os, sys, threading, time

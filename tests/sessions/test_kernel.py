@@ -165,7 +165,7 @@ def display(inside: Kernel, frames: list[tuple[str, bytes]]) -> tuple[dict[str, 
     (size,) = struct.unpack("!I", body[:4])
     head = json.loads(body[4 : 4 + size])
     if "lent" in head:
-        return head, bytes(wire.map_sealed(inside.lent.pop(head["lent"]), head["size"], whole=True))
+        return head, bytes(wire.map_shared_memory(inside.lent.pop(head["lent"]), head["size"], whole=True))
     return head, body[4 + size :]
 
 

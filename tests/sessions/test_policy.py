@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.errors import Refused
-from etude.sessions.policy import Policy, check_policy
+from etude.sessions.policy import Policy, check_code_policy
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from etude.sessions.policy import Policy, check_policy
 )
 def test_what_cannot_work_is_refused_with_its_line(code: str, named: str) -> None:
     with pytest.raises(Refused) as caught:
-        check_policy(code, Policy())
+        check_code_policy(code, Policy())
     assert named in caught.value.message
     assert caught.value.details["line"] == code.count("\n") + 1
     assert caught.value.hint
@@ -43,24 +43,24 @@ def test_what_cannot_work_is_refused_with_its_line(code: str, named: str) -> Non
     ],
 )
 def test_ordinary_code_passes(code: str) -> None:
-    check_policy(code, Policy())
+    check_code_policy(code, Policy())
 
 
 def test_a_policy_is_data() -> None:
-    check_policy("import subprocess", Policy(imports=frozenset()))
+    check_code_policy("import subprocess", Policy(imports=frozenset()))
     with pytest.raises(Refused, match="sklearn"):
-        check_policy("import sklearn.linear_model", Policy(imports=frozenset({"sklearn"})))
+        check_code_policy("import sklearn.linear_model", Policy(imports=frozenset({"sklearn"})))
 
 
 @given(st.text())
 def test_any_text_passes_or_is_refused(code: str) -> None:
     try:
-        check_policy(code, Policy())
+        check_code_policy(code, Policy())
     except Refused as refusal:
         assert refusal.details["line"] >= 1
 
 
 def test_a_chain_of_attributes_of_any_length_is_read() -> None:
-    check_policy("a" + ".b" * 1500 + "()", Policy())
+    check_code_policy("a" + ".b" * 1500 + "()", Policy())
     with pytest.raises(Refused):
-        check_policy("a" + ".b" * 1500 + ".f_back", Policy())
+        check_code_policy("a" + ".b" * 1500 + ".f_back", Policy())

@@ -25,7 +25,7 @@ from etude.sessions.local import LocalProvider
 from etude.sessions.proxy import Decision, Proxy, ProxyLimits
 from etude.sessions.session import Session
 
-needs_level_3 = pytest.mark.skipif(isolation.probe()[0] < 3, reason="this machine does not allow level 3")
+needs_level_3 = pytest.mark.skipif(isolation.probe_isolation()[0] < 3, reason="this machine does not allow level 3")
 
 pytestmark = pytest.mark.usefixtures("small")
 
@@ -482,7 +482,7 @@ def test_the_certificates_of_the_host_are_there(session: Session) -> None:
 
 
 def test_without_a_list_nothing_changes(provider: LocalProvider) -> None:
-    if isolation.probe()[0] < 2:
+    if isolation.probe_isolation()[0] < 2:
         pytest.skip("no session starts here")
     before = threading.active_count()
     with Session(provider) as session:

@@ -114,8 +114,8 @@ def test_an_idle_session_that_passes_the_limit_is_ended_and_says_why(provider: L
 def test_the_time_of_a_process_and_those_below_it(tmp_path: Any) -> None:
     done = subprocess.Popen(["sh", "-c", "(while :; do :; done) & while :; do :; done"], start_new_session=True)
     try:
-        wait_until(lambda: usage.read_tree(done.pid) > 0.2)
+        wait_until(lambda: usage.read_processor_time(done.pid) > 0.2)
     finally:
         os.killpg(done.pid, 9)
         done.wait()
-    assert usage.read_tree(done.pid) == 0.0
+    assert usage.read_processor_time(done.pid) == 0.0

@@ -14,11 +14,11 @@ import pytest
 START = """
 import json, os, sys
 from etude.sources.base import Mount
-from etude.sources.engine_process import can_fork
+from etude.sources.engine_process import can_fork_engine
 from etude.sources.pool import EngineClient, EngineLimits
 
 fork = sys.argv[1] == "fork"
-assert can_fork()
+assert can_fork_engine()
 engine = EngineClient(False, EngineLimits(1 << 30, 1 << 30, 1), fork=fork)
 engine.open((Mount("shop", "duckdb", sys.argv[2]),))
 

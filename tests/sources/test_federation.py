@@ -17,7 +17,7 @@ from etude.app import App
 from etude.entities import Limits, SourceSpec
 from etude.errors import Cancelled, LimitExceeded, Refused, UnknownTable
 from etude.sources import federation
-from etude.sources.federation import find_others
+from etude.sources.federation import find_other_sources
 
 
 @pytest.fixture
@@ -212,4 +212,4 @@ def test_a_join_with_more_rows_than_its_limit_fails(app: App) -> None:
     ],
 )
 def test_other_sources_are_found_by_their_names(sql: str, found: list[str]) -> None:
-    assert find_others(sql, "crm", ["crm", "files"]) == found
+    assert find_other_sources(sql, "crm", ["crm", "files"]) == found

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from etude.app import App
-from etude.sources.file_fingerprint import file_fingerprint, paths_fingerprint, sqlite_fingerprint, stamp
+from etude.sources.file_fingerprint import file_fingerprint, file_stamp, paths_fingerprint, sqlite_fingerprint
 from workbook import write_workbook
 
 
@@ -82,7 +82,7 @@ def test_two_writes_in_a_row_have_two_fingerprints(tmp_path: Path) -> None:
     for number in range(20):
         path.write_text(f"{number:03}")
         os.utime(path, ns=(1, 1))
-        marks.add(stamp(str(path)))
+        marks.add(file_stamp(str(path)))
     assert len(marks) == 20
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.errors import EtudeError, InvalidQuery, Refused, UnknownTable
-from etude.sources.guard_duckdb import MAX_TEXT, GrantedNames, Guard, line_and_column
+from etude.sources.guard_duckdb import MAX_TEXT, GrantedNames, Guard, line_of_offset
 
 TABLES = [("shop", "main", "orders"), ("shop", "main", "Customers"), ("shop", "archive", "orders_2020")]
 OTHER = [("crm", "main", "people")]
@@ -182,6 +182,6 @@ def test_any_text_is_checked_or_refused(sql: str) -> None:
 
 @given(st.text(), st.integers(0, 50))
 def test_a_place_is_within_the_text(text: str, offset: int) -> None:
-    place = line_and_column(text, offset)
+    place = line_of_offset(text, offset)
     assert 1 <= place["line"] <= text.count("\n") + 1
     assert place["column"] >= 1

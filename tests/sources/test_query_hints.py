@@ -11,7 +11,7 @@ import pytest
 from etude.app import App
 from etude.errors import EtudeError
 from etude.sources.functions import allowed_functions
-from etude.sources.query_hints import _BY_NAME, function_hint, rewrite, type_error
+from etude.sources.query_hints import _BY_NAME, function_hint, rewrite_for_dialect, type_error_hint
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +73,14 @@ def test_duckdb_names_types_without_its_overloads(app: App, sql: str, told: str)
 
 
 def test_postgres_names_types_too():
-    told = type_error("function round(double precision, integer) does not exist", "SELECT round(x, 2)", "postgres")
+    told = type_error_hint("function round(double precision, integer) does not exist", "SELECT round(x, 2)", "postgres")
     assert told == (
         "`round` does not take (double precision, integer).",
         "Check the order and the types of its arguments.",
     )
-    told = type_error("operator does not exist: text > date", "SELECT a > b", "postgres")
+    told = type_error_hint("operator does not exist: text > date", "SELECT a > b", "postgres")
     assert told == ("`>` does not take (text, date).", "Cast the text side: CAST(x AS date).")
-    told = type_error("function strftime(unknown, date) does not exist", "SELECT strftime('%Y', d)", "postgres")
+    told = type_error_hint("function strftime(unknown, date) does not exist", "SELECT strftime('%Y', d)", "postgres")
     assert told == ("Postgres has no function `strftime`.", "Use to_char(x, 'YYYY-MM').")
 
 
@@ -105,9 +105,9 @@ def test_no_hint_recommends_a_function_that_is_said_to_be_missing(dialect: str):
     ],
 )
 def test_the_syntax_of_another_dialect_is_rewritten(dialect: str, sql: str, written: str):
-    assert next(rewrite(sql, dialect)) == written
+    assert next(rewrite_for_dialect(sql, dialect)) == written
 
 
 def test_a_text_that_is_no_sql_is_not_rewritten():
-    assert list(rewrite("SELECT :: FROM ((", "sqlite")) == []
-    assert list(rewrite("SELECT 1", "sqlite")) == []
+    assert list(rewrite_for_dialect("SELECT :: FROM ((", "sqlite")) == []
+    assert list(rewrite_for_dialect("SELECT 1", "sqlite")) == []

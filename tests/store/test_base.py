@@ -36,11 +36,11 @@ from etude.events import (
     StepFinished,
     StepStarted,
     fold,
-    summarise,
+    summarise_run,
 )
 from etude.ids import new_id
 from etude.store import base
-from etude.store.base import RunRow, Store, split_words
+from etude.store.base import RunRow, Store, split_search_words
 
 Open = Callable[[], Store]
 Start = Callable[[str], "subprocess.Popen[str]"]
@@ -71,7 +71,7 @@ def test_a_run_is_the_fold_of_its_log(store: Store, open_store: Open) -> None:
     assert [e.event for e in entries][1:] == [
         RunStarted(worker=store.worker_id), started, finished, kept, RunFinished(result=result)
     ]  # fmt: skip
-    assert store.runs().items == [summarise(run)]
+    assert store.runs().items == [summarise_run(run)]
     assert (run.status, run.usage.cost_usd, run.artifacts) == ("succeeded", 0.25, (kept.artifact,))
 
 
@@ -80,7 +80,7 @@ def test_plain_events_are_the_same_log(store: Store, open_store: Open) -> None:
     row = RunRow(run_id, "sql", "SELECT 'ü'", "sales", None, None, worker, "running", 2, now, now)
     started = {"type": "run.started", "worker": worker}
     store.append_plain(row, [{"type": "run.queued", "kind": "sql", "text": row.text, "source": "sales"}, started])
-    assert store.runs().items == [summarise(store.run(run_id))]
+    assert store.runs().items == [summarise_run(store.run(run_id))]
 
     kept = {"hash": "a" * 64, "media": "x/y", "size": 3}
     result = {"columns": [{"name": "x", "type": "INTEGER"}], "row_count": 7, "truncated": False, "bytes": 28}
@@ -88,7 +88,7 @@ def test_plain_events_are_the_same_log(store: Store, open_store: Open) -> None:
     ended = replace(row, status="succeeded", seq=4, updated_at=now, ended_at=now, row_count=7, elapsed_ms=0.0)
     store.append_plain(ended, events, {kept["hash"]: 3})
     run = open_store().run(run_id)
-    assert store.runs().items == [summarise(run)]
+    assert store.runs().items == [summarise_run(run)]
     assert (run.status, run.text, store.storage_used()) == ("succeeded", row.text, 3)
     assert [e.event.type for e in store.entries(run_id)] == [
         "run.queued", "run.started", "artifact.created", "run.finished"
@@ -280,8 +280,8 @@ def test_words_are_found_alike_among_the_newest_runs_and_by_the_index(
 ) -> None:
     source = new_id("source")
     made = [(queue(store, " ".join(words), source=source), words) for words in texts]
-    (word,) = split_words(asked)
-    wanted = [i for i, words in reversed(made) if any(w.startswith(word) for w in split_words(" ".join(words)))]
+    (word,) = split_search_words(asked)
+    wanted = [i for i, words in reversed(made) if any(w.startswith(word) for w in split_search_words(" ".join(words)))]
     for looked_at in (1, 3, 2000):
         monkeypatch.setattr("etude.store.base.LOOKED_AT", looked_at)
         found, cursor = [], None

@@ -12,8 +12,8 @@ import pytest
 from etude.entities import Artifact, ResultColumn, ResultInfo
 from etude.errors import Damaged
 from etude.result import Result
-from etude.spool import write_parquet
-from etude.store.checked import LARGE, CheckedFile, Sums, sums_path
+from etude.spool import spool_to_parquet
+from etude.store.checked import LARGE, CheckedFile, Sums, checksums_path
 from etude.store.objects import Objects
 
 RUN = "run_of_the_result"
@@ -30,7 +30,7 @@ def keep_table(objects: Objects, rows: int) -> Artifact:
     columns = {"id": list(range(rows)), "name": [f"{some.random():.17f}" for _ in range(rows)]}
     table = pa.table(columns)
     sink = pa.BufferOutputStream()
-    write_parquet(sink, table.schema, table.to_batches())
+    spool_to_parquet(sink, table.schema, table.to_batches())
     return objects.put(bytes(sink.getvalue()), "application/vnd.apache.parquet")
 
 
@@ -110,15 +110,15 @@ def test_without_good_sums_the_whole_file_is_hashed(objects: Objects, change: st
     content = os.urandom(3 << 20)
     artifact = objects.put(content, "x/y")
     path = file_of(objects, artifact)
-    sums = bytearray(sums_path(path).read_bytes())
+    sums = bytearray(checksums_path(path).read_bytes())
     if change == "gone":
-        sums_path(path).unlink()
+        checksums_path(path).unlink()
     elif change == "another's":
         other = objects.put(os.urandom(3 << 20), "x/y")
-        sums_path(path).write_bytes(sums_path(file_of(objects, other)).read_bytes())
+        checksums_path(path).write_bytes(checksums_path(file_of(objects, other)).read_bytes())
     else:
         sums[40] ^= 1 if change == "flipped" else 0
-        sums_path(path).write_bytes({"flipped": sums, "cut": sums[:-4], "empty": b""}[change])
+        checksums_path(path).write_bytes({"flipped": sums, "cut": sums[:-4], "empty": b""}[change])
     damaged = bytearray(content)
     damaged[-1] ^= 1
     path.write_bytes(damaged)

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from tests.store.conftest import open_at
 
 from etude.errors import Conflict, NotFound
-from etude.store.action import Claim, Finish, NewAction, NewEvent, StepRecord, backoff
+from etude.store.action import Claim, Finish, NewAction, NewEvent, StepRecord, action_backoff
 from etude.store.agents import AgentStore
 from etude.store.base import Rows, Store
 from etude.store.queue import LOST, Queue
@@ -130,7 +130,7 @@ def test_a_failed_action_is_retried_up_to_its_attempts(queue: Queue, agent_store
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="bad", attempts=2), NewAction("a", id="good"))
     (claim,) = queue.turn(claim=1).claimed
-    queue.turn([Finish(claim, "delayed", error="no", delay=backoff(claim.attempts))])
+    queue.turn([Finish(claim, "delayed", error="no", delay=action_backoff(claim.attempts))])
     assert [c.id for c in queue.turn(claim=1).claimed] == ["good"], "it does not delay the others"
     with queue.transaction() as work:
         work.do("UPDATE actions SET state = 'done', worker = NULL WHERE id = 'good'")
@@ -146,7 +146,7 @@ def test_a_failed_action_is_retried_up_to_its_attempts(queue: Queue, agent_store
 
 def test_backoff_doubles_up_to_a_minute_less_up_to_half_at_random() -> None:
     for failures, longest in ((1, 0.4), (2, 0.8), (3, 1.6), (20, 60.0), (5000, 60.0)):
-        waits = {backoff(failures) for _ in range(50)}
+        waits = {action_backoff(failures) for _ in range(50)}
         assert len(waits) > 1 and all(longest / 2 <= wait <= longest for wait in waits)
 
 

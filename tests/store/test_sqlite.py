@@ -34,8 +34,8 @@ from etude.events import (
     RunStarted,
     StepFinished,
     StepStarted,
-    apply,
-    summarise,
+    apply_entry,
+    summarise_run,
 )
 from etude.ids import new_id
 from etude.store.sqlite import SqliteStore
@@ -222,7 +222,7 @@ class Appends(RuleBasedStateMachine):
         else:
             assert possible
             for entry in self.store.entries(run_id, after=expect):
-                run = apply(run, entry)
+                run = apply_entry(run, entry)
             assert run
             self.model[run_id] = run
             assert run.seq == expect + len(events)
@@ -233,7 +233,7 @@ class Appends(RuleBasedStateMachine):
         try:
             for event in events:
                 assert run and at
-                run = apply(run, Entry(run_id=run_id, seq=run.seq + 1, at=at, event=event))
+                run = apply_entry(run, Entry(run_id=run_id, seq=run.seq + 1, at=at, event=event))
         except Conflict:
             return False
         return True
@@ -259,7 +259,7 @@ class Appends(RuleBasedStateMachine):
     def the_store_agrees(self) -> None:
         newest = sorted(self.model.values(), key=lambda run: (run.created_at, run.id), reverse=True)
         assert [r.model_copy(update={"text": ""}) for r in self.store.runs(limit=1000).items] == [
-            summarise(r).model_copy(update={"text": ""}) for r in newest
+            summarise_run(r).model_copy(update={"text": ""}) for r in newest
         ]
         for run in newest[:3]:
             assert self.store.run(run.id) == run

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 
 from etude.entities import Column, ForeignKey, ResultInfo, Table
-from etude.result import Result, describe
+from etude.result import Result, describe_columns
 from etude.sessions.base import Cell, Display
-from etude.tools.result_text import CHARS, ROWS, cut, show_cell, show_result, show_table
+from etude.tools.result_text import (
+    CHARS,
+    ROWS,
+    cut_result_text,
+    show_cell_to_model,
+    show_result_to_model,
+    show_table_to_model,
+)
 
 
 class Marks:
@@ -18,18 +25,18 @@ class Marks:
 
 
 def make_result(table: pa.Table) -> Result:
-    info = ResultInfo(columns=describe(table.schema, []), row_count=table.num_rows)
+    info = ResultInfo(columns=describe_columns(table.schema, []), row_count=table.num_rows)
     return Result(info, table.to_batches())
 
 
 def test_a_result_is_its_shape_and_its_rows_all_marked_as_data():
-    shown = show_result(make_result(pa.table({"name": ["a", None], "n": [1, 2]})), Marks())
+    shown = show_result_to_model(make_result(pa.table({"name": ["a", None], "n": [1, 2]})), Marks())
     assert shown == "2 rows\n«name, n int64\na,1\nnull,2»"
 
 
 def test_text_that_could_be_something_else_is_quoted():
     table = pa.table({"x": ["", "null", 'a "b"', "a, b", " a", None], "y": [[1], [], None, [2, 3], [4], [5]]})
-    shown = show_result(make_result(table), Marks())
+    shown = show_result_to_model(make_result(table), Marks())
     assert shown.splitlines()[2:] == [
         '"","[1]"',
         '"null","[]"',
@@ -41,25 +48,25 @@ def test_text_that_could_be_something_else_is_quoted():
 
 
 def test_a_long_result_is_cut_and_says_how_much_there_is():
-    shown = show_result(make_result(pa.table({"n": list(range(1000))})), Marks())
+    shown = show_result_to_model(make_result(pa.table({"n": list(range(1000))})), Marks())
     assert f"1,000 rows, the first {ROWS} shown" in shown and "\n49»" in shown and "\n50" not in shown
 
 
 def test_a_wide_result_is_cut_by_its_size_and_a_long_value_by_its_own():
-    shown = show_result(make_result(pa.table({f"c{n}": ["x" * 500] * 40 for n in range(10)})), Marks())
+    shown = show_result_to_model(make_result(pa.table({f"c{n}": ["x" * 500] * 40 for n in range(10)})), Marks())
     assert len(shown) < CHARS + 1000 and "x" * 201 not in shown and "the first 2 shown" in shown
 
 
 def test_a_cell_shows_what_it_printed_and_its_value():
     cell = Cell(1, "", "ok", stdout="hello\n", text="42", display=(Display("image/png", b""),))
-    assert show_cell(cell, Marks()) == "printed:\n«hello\n»\nvalue:\n«42»\ndisplayed:\n«image/png»"
-    assert "nothing was printed" in show_cell(Cell(1, "", "ok"), Marks())
+    assert show_cell_to_model(cell, Marks()) == "printed:\n«hello\n»\nvalue:\n«42»\ndisplayed:\n«image/png»"
+    assert "nothing was printed" in show_cell_to_model(Cell(1, "", "ok"), Marks())
 
 
 def test_a_cut_keeps_both_ends():
-    text = cut("a" * 100 + "b" * 100, 40)
+    text = cut_result_text("a" * 100 + "b" * 100, 40)
     assert text.startswith("a" * 30) and text.endswith("b" * 10) and "160 characters left out" in text
-    assert cut("short") == "short"
+    assert cut_result_text("short") == "short"
 
 
 def test_a_table_shows_its_keys_and_comments():
@@ -71,4 +78,4 @@ def test_a_table_shows_its_keys_and_comments():
         row_count=1200,
     )
     lines = ["lines (1,200 rows)", " id key", " order_id -> orders.id -- the order"]
-    assert show_table(table).splitlines() == lines
+    assert show_table_to_model(table).splitlines() == lines

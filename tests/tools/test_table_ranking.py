@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etude.entities import Catalog, Column, ForeignKey, Table
-from etude.tools.table_ranking import rank_tables, words
+from etude.tools.table_ranking import rank_tables, ranking_words
 
 
 def table(name: str, *columns: str, to: str = "") -> Table:
@@ -17,7 +17,7 @@ def names(question: str, *tables: Table) -> list[str]:
 
 
 def test_words_are_split_and_cut_to_what_singular_and_plural_share():
-    assert words("customerID of order_lines, categories, classes and Größen") == [
+    assert ranking_words("customerID of order_lines, categories, classes and Größen") == [
         "customer", "id", "order", "line", "category", "class", "größen",
     ]  # fmt: skip
 

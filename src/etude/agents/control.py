@@ -39,7 +39,7 @@ from etude.store.agents import (
 from etude.store.base import Page, Store
 from etude.store.identity import Role
 from etude.store.queue import Queue
-from etude.validation import explain
+from etude.validation import explain_validation
 
 if TYPE_CHECKING:
     from etude.agents.app import AgentApp
@@ -126,8 +126,10 @@ class Agents:
                 f"`{agent_id[:140]}` is not a valid agent id.",
                 hint="Use at most 128 letters, digits and . _ : -, starting with a letter or a digit.",
             )
-        checked = check_config(kind, config or {})
-        self.agent_store.create(agent_id, kind, checked, key_id, listens=load_kind(kind).listens, cause=_checked(cause))
+        checked = check_agent_config(kind, config or {})
+        self.agent_store.create(
+            agent_id, kind, checked, key_id, listens=load_agent_kind(kind).listens, cause=_checked(cause)
+        )
         return self.get(agent_id)
 
     def message(
@@ -213,11 +215,11 @@ class Agents:
         if not config:
             self.agent_store.reload(agent_id, cause=_checked(cause))
             return self.get(agent_id)
-        fields = load_kind(kind).Config.model_fields
+        fields = load_agent_kind(kind).Config.model_fields
 
         def merge(present: dict[str, Any]) -> dict[str, Any]:
             # An upgrade may have removed fields that the agent was created with.
-            return check_config(kind, {k: v for k, v in present.items() if k in fields} | dict(config))
+            return check_agent_config(kind, {k: v for k, v in present.items() if k in fields} | dict(config))
 
         self.agent_store.reload(agent_id, merge, _checked(cause))
         return self.get(agent_id)
@@ -265,10 +267,10 @@ class Agents:
         return self.action(action_id)
 
 
-def load_kind(name: str) -> type[Kind[Any]]:
+def load_agent_kind(name: str) -> type[Kind[Any]]:
     """Return the kind of agent with this name: a built-in one, or one of an installed package."""
     try:
-        found = plugins.load("agent", name)
+        found = plugins.load_implementation("agent", name)
     except EtudeError as error:
         raise Invalid(f"There is no kind of agent `{name}`.", hint=error.hint) from None
     except Exception as error:  # importing a package may raise anything
@@ -304,9 +306,9 @@ class KindInfo(Entity):
 def list_kinds() -> list[KindInfo]:
     """Return the kinds of agents that can be loaded: built-in ones, and those of installed packages."""
     found = []
-    for name in plugins.names("agent"):
+    for name in plugins.implementation_names("agent"):
         try:
-            kind = load_kind(name)
+            kind = load_agent_kind(name)
         except Invalid:
             continue  # its package is damaged or lacks another; creating such an agent says so
         about = sys.modules[kind.__module__].__doc__ or kind.__doc__ or ""
@@ -345,9 +347,9 @@ def _field_texts(config: type) -> dict[str, str]:
     return texts
 
 
-def check_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def check_agent_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Check the configuration of a kind of agent, and return it with defaults filled in."""
-    checked: dict[str, Any] = read_config(kind, load_kind(kind), config).model_dump(mode="json")
+    checked: dict[str, Any] = parse_agent_config(kind, load_agent_kind(kind), config).model_dump(mode="json")
     try:
         json.dumps(checked, allow_nan=False)
     except ValueError:
@@ -357,14 +359,14 @@ def check_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def read_config(name: str, kind: type[Kind[Any]], config: Mapping[str, Any] | str) -> Entity:
+def parse_agent_config(name: str, kind: type[Kind[Any]], config: Mapping[str, Any] | str) -> Entity:
     """Read a configuration, given as a mapping or as JSON, into the kind's `Config`."""
     try:
         if isinstance(config, str):
             return kind.Config.model_validate_json(config)
         return kind.Config.model_validate(dict(config))
     except ValidationError as error:
-        raise explain(
+        raise explain_validation(
             error,
             f"the configuration of a `{name}` agent",
             model=kind.Config,
@@ -372,12 +374,12 @@ def read_config(name: str, kind: type[Kind[Any]], config: Mapping[str, Any] | st
         ) from None
 
 
-def check_reach(app: AgentApp, kind: str, config: Mapping[str, Any], require: Callable[[Role], None]) -> None:
+def check_agent_rights(app: AgentApp, kind: str, config: Mapping[str, Any], require: Callable[[Role], None]) -> None:
     """Refuse what only local users may use: a path as the source, models not offered, kinds reserved to administrators.
 
     `require` raises if the caller does not have the role.
     """
-    found = load_kind(kind)
+    found = load_agent_kind(kind)
     require("admin" if found.admin else "analyst")
     if found.local:
         raise Forbidden(
@@ -401,7 +403,7 @@ def check_reach(app: AgentApp, kind: str, config: Mapping[str, Any], require: Ca
 def require_agent_control(agents: Agents, agent_id: str, require: Callable[[Role], None]) -> Agents:
     """Return the agents if the caller may control this one: controlling it takes the same role as creating it."""
     try:
-        admin = load_kind(agents.get(agent_id).kind).admin
+        admin = load_agent_kind(agents.get(agent_id).kind).admin
     except Invalid:
         admin = True  # the kind is no longer installed, so its role is unknown
     require("admin" if admin else "analyst")

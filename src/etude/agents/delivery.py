@@ -17,7 +17,7 @@ from etude.agents.base import IDLE, NOW, InboxItem, Kind, Next, StepContext, Ste
 from etude.agents.hub import EventFilter
 from etude.entities import Entity
 from etude.errors import Cancelled, Unavailable
-from etude.store.action import LONGEST_BACKOFF_S, backoff
+from etude.store.action import LONGEST_BACKOFF_S, action_backoff
 from etude.store.queue import Queue
 from etude.store.topics import HubEvent, Topics
 
@@ -163,7 +163,7 @@ class _Batch:
             held.failures, held.since = 0, None
             return True
         held.failures, held.since = held.failures + 1, since
-        held.retry_at = now + backoff(held.failures)
+        held.retry_at = now + action_backoff(held.failures)
         self.held[event.agent or ""] = held
         self._failures += 1
         self._error = error
@@ -185,7 +185,7 @@ class _Batch:
         if self._interrupted or self._sent >= BATCH:
             later = NOW
         elif self.down:
-            later = Next(after=backoff(self._failures))
+            later = Next(after=action_backoff(self._failures))
         elif self.held:
             wait = min(held.retry_at for held in self.held.values()) - time.time()
             later = Next(after=min(max(wait, 0.0), LONGEST_BACKOFF_S))

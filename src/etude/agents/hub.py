@@ -227,7 +227,7 @@ class Waker:
             # Query again: an agent created since the first query may have missed the events read since.
             for agent in self._agent_store.listening():
                 # A queued step reads all events.
-                if not agent.step_queued and any(wakes(agent, event) for event in events):
+                if not agent.step_queued and any(event_wakes(agent, event) for event in events):
                     self._send(agent, f"deliver:{agent.id}:{at}")
             # Only now: if the store fails before this, the agents are woken again.
             self._at = at
@@ -237,7 +237,7 @@ class Waker:
             self._agent_store.of(agent.tenant).message(agent.id, None, id=name)
 
 
-def wakes(agent: ListeningAgent, event: HubEvent) -> bool:
+def event_wakes(agent: ListeningAgent, event: HubEvent) -> bool:
     """Return True if an event wakes an agent.
 
     An agent that waits to retry keeps `held` and `down` in its state: the agents whose events do not wake it, and

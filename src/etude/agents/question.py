@@ -9,7 +9,7 @@ from typing import Any
 from etude.agents.base import StepContext
 from etude.entities import ENDED, Run
 from etude.errors import Conflict, EtudeError, Invalid
-from etude.runs import parse_direct
+from etude.runs import parse_direct_run
 from etude.runtime.answer import Answer
 from etude.runtime.control import Control
 from etude.runtime.thread import thread_runs
@@ -18,7 +18,7 @@ Steer = Callable[[Control], None]
 POLL_S = 0.5
 
 
-def ask(
+def ask_in_step(
     ctx: StepContext,
     source: str | None,
     question: str,
@@ -31,8 +31,8 @@ def ask(
     `SQL:` and `PYTHON:` run directly, without a model. `last_run_id` is the last run whose answer the agent recorded.
     """
     thread_id = ctx.thread(source)
-    direct = parse_direct(question)
-    unfinished = find_unfinished(ctx, thread_id, direct[1] if direct else question, last_run_id)
+    direct = parse_direct_run(question)
+    unfinished = find_unfinished_question(ctx, thread_id, direct[1] if direct else question, last_run_id)
     if unfinished is not None and unfinished.status in ("succeeded", "waiting"):
         # Only the answer was not recorded. The cell has changed the session, so it must not run twice.
         return ctx.app.runs.answer_of(unfinished)
@@ -43,8 +43,8 @@ def ask(
         ctx.check()
         return answer
     if unfinished is not None and unfinished.status in ("queued", "paused", "running"):
-        return work(ctx, unfinished.id, on_progress)
-    return work(ctx, ctx.app.runs.begin("ask", question, source, model=model, thread_id=thread_id), on_progress)
+        return work_in_step(ctx, unfinished.id, on_progress)
+    return work_in_step(ctx, ctx.app.runs.begin("ask", question, source, model=model, thread_id=thread_id), on_progress)
 
 
 def ask_in_new_thread(
@@ -54,12 +54,14 @@ def ask_in_new_thread(
     store = ctx.app.store
     thread_id = store.create_thread(f"agent {ctx.agent_id}", source).id
     try:
-        return work(ctx, ctx.app.runs.begin("ask", question, source, model=model, thread_id=thread_id), on_progress)
+        return work_in_step(
+            ctx, ctx.app.runs.begin("ask", question, source, model=model, thread_id=thread_id), on_progress
+        )
     finally:
         store.delete_thread(thread_id)
 
 
-def work(ctx: StepContext, run_id: str, on_progress: Steer | None = None) -> Answer:
+def work_in_step(ctx: StepContext, run_id: str, on_progress: Steer | None = None) -> Answer:
     """Execute a run until it ends or waits for an answer; cancel it if the step is cancelled."""
     runs, store, control = ctx.app.runs, ctx.app.store, Control()
 
@@ -96,7 +98,7 @@ def work(ctx: StepContext, run_id: str, on_progress: Steer | None = None) -> Ans
     return runs.answer_of(run)
 
 
-def find_unfinished(ctx: StepContext, thread_id: str, text: str, last_run_id: str | None) -> Run | None:
+def find_unfinished_question(ctx: StepContext, thread_id: str, text: str, last_run_id: str | None) -> Run | None:
     """Return the last run of the thread if it has this text and its answer was not recorded, else None."""
     store = ctx.app.store
     runs = thread_runs(store, thread_id)
@@ -109,7 +111,7 @@ def find_unfinished(ctx: StepContext, thread_id: str, text: str, last_run_id: st
     return run if run.text == text else None
 
 
-def require(answer: Answer) -> Answer:
+def require_step_answer(answer: Answer) -> Answer:
     """Return the answer, or raise an error that says why there is none."""
     if answer.status == "waiting":
         raise Invalid(f"The question is not clear: {answer.question}", hint="Ask it in more words.")

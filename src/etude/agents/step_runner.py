@@ -10,16 +10,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from etude.agents.base import InboxItem, Kind, StepContext, StepResult, check_step
-from etude.agents.control import load_kind, read_config
+from etude.agents.control import load_agent_kind, parse_agent_config
 from etude.agents.running_step import RunningStep
 from etude.agents.session import AgentSession
 from etude.agents.settings_reload import SettingsReload
 from etude.errors import EtudeError, Invalid, LimitExceeded, Unavailable, is_outage, problem
-from etude.store.action import OUTAGE_ATTEMPTS, Claim, End, Finish, NewEvent, StepRecord, backoff
+from etude.store.action import OUTAGE_ATTEMPTS, Claim, End, Finish, NewEvent, StepRecord, action_backoff
 from etude.store.agents import AgentStore
 from etude.store.identity import Identity, Spent
-from etude.store.queue_dialect import to_text
-from etude.store.topics import check_event
+from etude.store.queue_dialect import json_for_database
+from etude.store.topics import check_topic_event
 
 if TYPE_CHECKING:
     from etude.agents.app import AgentApp
@@ -64,7 +64,7 @@ class StepRunner:
             if claim.key_id is not None:
                 self._identity.check_budget(self._identity.key(claim.key_id), self.app.settings.server)
             kind = self._kind(claim.agent_kind)
-            agent = kind(read_config(claim.agent_kind, kind, claim.config))
+            agent = kind(parse_agent_config(claim.agent_kind, kind, claim.config))
             step = check_step(agent.step(context, json.loads(claim.state), inbox))
             # Some kinds report their usage themselves; for the others the context has counted it.
             context.tokens, context.cost_usd = context.tokens or step.tokens, context.cost_usd or step.cost_usd
@@ -79,8 +79,8 @@ class StepRunner:
                 input_json,
                 "error",
                 seconds,
-                output=None if partial is None else to_text(partial),
-                error=describe_error(error),
+                output=None if partial is None else json_for_database(partial),
+                error=describe_step_error(error),
                 tokens=context.tokens,
                 cost_usd=context.cost_usd,
             )
@@ -127,7 +127,7 @@ class StepRunner:
     def _kind(self, name: str) -> type[Kind[Any]]:
         # Cached: finding a package takes longer than many steps.
         if name not in self._kinds:
-            self._kinds[name] = load_kind(name)
+            self._kinds[name] = load_agent_kind(name)
         return self._kinds[name]
 
     def _is_quiet(self, name: str) -> bool:
@@ -190,9 +190,9 @@ class StepRunner:
         facts = {"step": context.step_no, "outcome": outcome, "about": claim.kind}
         if output is not None and len(output) <= MAX_EVENT_OUTPUT:
             facts["output"] = step.output
-        events = [NewEvent(topic, check_event(topic, body, MAX_OUTPUT)) for topic, body in step.events]
+        events = [NewEvent(topic, check_topic_event(topic, body, MAX_OUTPUT)) for topic, body in step.events]
         if not self._is_quiet(claim.agent_kind):
-            events.insert(0, NewEvent("agent.step", to_text(facts)))
+            events.insert(0, NewEvent("agent.step", json_for_database(facts)))
         end: End = "done"
         applied = [*running.delivered, *running.acknowledged]
         if step.interrupted:
@@ -214,14 +214,14 @@ class StepRunner:
 
         An outage ends by itself, so it is retried for minutes, unless the action may run only once.
         """
-        claim, text = running.claim, describe_error(error)
-        facts = to_text({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
+        claim, text = running.claim, describe_step_error(error)
+        facts = json_for_database({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
         events = () if self._is_quiet(claim.agent_kind) else (NewEvent("agent.step", facts),)
         outage = is_outage(error) and claim.max_attempts > 1
         if claim.attempts >= (max(OUTAGE_ATTEMPTS, claim.max_attempts) if outage else claim.max_attempts):
             applied = (*running.delivered, *running.acknowledged)
             return Finish(claim, "failed", error=text, step=record, events=events, applied=applied)
-        wait = backoff(claim.attempts)
+        wait = action_backoff(claim.attempts)
         if isinstance(error, LimitExceeded):
             # A daily quota is reset at midnight.
             wait = max(wait, float(error.details.get("retry_after_s", 0.0)))
@@ -231,7 +231,7 @@ class StepRunner:
 
 def _encode(what: str, value: Any, largest: int) -> str:
     try:
-        text = to_text(value)
+        text = json_for_database(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"The {what} of the step cannot be written as JSON: {error}.") from None
     if len(text) > largest:
@@ -251,7 +251,7 @@ def _recordable(partial: Any) -> Any:
     return partial
 
 
-def describe_error(error: BaseException) -> str:
+def describe_step_error(error: BaseException) -> str:
     """Return the text of an error as it is recorded."""
     if isinstance(error, EtudeError):
         return error.message

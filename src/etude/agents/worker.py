@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 from etude.agents.base import Kind
 from etude.agents.hub import BATCH_S, Waker
 from etude.agents.running_step import RunningStep
-from etude.agents.step_runner import StepRunner, describe_error
+from etude.agents.step_runner import StepRunner, describe_step_error
 from etude.errors import EtudeError, Unavailable
 from etude.operations.prune import prune_quietly
 from etude.store.action import Finish, StepRecord
@@ -335,7 +335,7 @@ class Worker:
                 finish = self._step_runner.run(running)
             except BaseException as error:
                 log.exception("agent %s", running.claim.agent_id)
-                record = StepRecord("null", "error", 0.0, error=describe_error(error))
+                record = StepRecord("null", "error", 0.0, error=describe_step_error(error))
                 finish = self._step_runner.fail(running, error, record)
             with self._lock:
                 running.ended = True

@@ -16,7 +16,7 @@ from etude.addresses import is_loopback, parse_host_port
 from etude.entities import Run
 from etude.errors import Forbidden, LimitExceeded, Unauthorized
 from etude.store.base import MAIN
-from etude.store.identity import ApiKey, Identity, Role, Spent, daily_limits
+from etude.store.identity import ApiKey, Identity, Role, Spent, daily_limits_of_key
 
 if TYPE_CHECKING:
     from etude.settings import ServerSettings
@@ -242,7 +242,7 @@ class AccessControl:
     def has_budget(self, caller: Caller) -> bool:
         """True if the caller has a daily quota."""
         key = caller.key
-        return key is not None and any(daily_limits(key, self._settings).values())
+        return key is not None and any(daily_limits_of_key(key, self._settings).values())
 
     def check_budget(self, caller: Caller) -> None:
         """Raise if the key has used up its daily quota."""

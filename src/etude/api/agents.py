@@ -17,14 +17,14 @@ from etude.agents.control import (
     Agents,
     KindInfo,
     Sent,
-    check_reach,
+    check_agent_rights,
     list_kinds,
     require_agent_control,
 )
 from etude.api import streams
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.schemas import Body, Listing
-from etude.api.streams import EventStream, LastEventId, parse_seq, to_event
+from etude.api.streams import EventStream, LastEventId, format_server_sent_event, parse_event_seq
 from etude.entities import Entity
 from etude.errors import Invalid
 from etude.store.action import URGENCY
@@ -130,7 +130,7 @@ async def create_agent(call: AnalystCall, body: AgentRequest, response: Response
     """Create an agent, which starts at once."""
 
     def create() -> AgentInfo:
-        check_reach(call.app, body.kind, body.config, call.caller.require)
+        check_agent_rights(call.app, body.kind, body.config, call.caller.require)
         key = call.caller.key
         made_by = key.id if key else None
         return call.app.agents.create(body.kind, body.config, body.id, made_by, cause=call.cause(body.reason))
@@ -246,7 +246,7 @@ async def reload_agent(call: AnalystCall, agent_id: AgentId, body: ReloadRequest
 
     def reload() -> AgentInfo:
         agents, config = call.app.agents, body.config if body else None
-        check_reach(call.app, agents.get(agent_id).kind, config or {}, call.caller.require)
+        check_agent_rights(call.app, agents.get(agent_id).kind, config or {}, call.caller.require)
         return agents.reload(agent_id, config, cause=call.cause(body.reason if body else None))
 
     return await call.run_in_thread(reload)
@@ -306,7 +306,7 @@ async def agent_events(
 ) -> Response:
     """Stream the events of an agent until it is destroyed; from its creation if no id is given."""
 
-    start = parse_seq(last_event_id) if last_event_id else after
+    start = parse_event_seq(last_event_id) if last_event_id else after
 
     def open_subscription() -> Subscription | None:
         hub, tenant = call.server.hub, call.app.tenant
@@ -364,7 +364,7 @@ async def topic_events(
     last_event_id: LastEventId = None,
 ) -> Response:
     """Stream the events of a topic; from now on if no id is given."""
-    start = parse_seq(last_event_id) if last_event_id else after
+    start = parse_event_seq(last_event_id) if last_event_id else after
     subscription = call.server.hub.subscribe([topic], tenant=call.app.tenant, after=start)
     return EventStream(call, send_events(call, subscription))
 
@@ -381,7 +381,8 @@ async def send_events(
             if found := await call.access_store(subscription.read):
                 changed = True
                 yield b"".join(
-                    to_event(event.model_dump_json(exclude={"tenant"}), str(event.id), event.topic) for event in found
+                    format_server_sent_event(event.model_dump_json(exclude={"tenant"}), str(event.id), event.topic)
+                    for event in found
                 )
             if subscription.at < hub.at:
                 continue

@@ -12,12 +12,12 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from etude.api.streams import HEARTBEAT_S
-from etude.cell_text import json_value
+from etude.cell_text import cell_to_json
 from etude.entities import STOPPED, Run
 from etude.errors import Cancelled, Conflict, from_problem
 from etude.events import Event, Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, TextDelta
 from etude.runs import CODE
-from etude.runtime.answer import chosen_results, describe_code
+from etude.runtime.answer import chosen_results, describe_code_answer
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -59,7 +59,7 @@ class AnswerText:
         if run.status == "waiting":
             self._end_paragraph()
             return self._unsent(run.question or "")
-        answer = answer_with_origin(run)
+        answer = answer_text_with_origin(run)
         if run.unverified and self._sent and not answer.startswith(self._sent):
             # The markers belong inside text that was sent already, so list the numbers instead.
             return f"{PARAGRAPH}In no computed result: {', '.join(dict.fromkeys(run.unverified))}."
@@ -97,21 +97,21 @@ async def stream_answer_text(call: ApiCall, run_id: str) -> AsyncGenerator[str |
                 yield words
             if any(isinstance(entry.event, _STOPS) for entry in entries):
                 break
-    run = await with_text(call, require_answer(await call.access_store(store.run, run_id)))
-    if words := text.finish(run) + await call.run_in_thread(shown_tables, call, run):
+    run = await with_answer_text(call, require_answer_text(await call.access_store(store.run, run_id)))
+    if words := text.finish(run) + await call.run_in_thread(shown_tables_as_text, call, run):
         yield words
     yield run
 
 
-async def with_text(call: ApiCall, run: Run) -> Run:
+async def with_answer_text(call: ApiCall, run: Run) -> Run:
     """Return the run with a text as its answer: a query or a cell has none of its own, only a result."""
     if run.kind not in CODE or run.status != "succeeded":
         return run
-    text = await call.run_in_thread(describe_code, run, call.app.read_result)
+    text = await call.run_in_thread(describe_code_answer, run, call.app.read_result)
     return run.model_copy(update={"answer": text})
 
 
-def shown_tables(call: ApiCall, run: Run) -> str:
+def shown_tables_as_text(call: ApiCall, run: Run) -> str:
     """Return the results that the model chose to show as Markdown tables, in order; empty if it chose none."""
     parts = []
     for shown in chosen_results(run) if run.status == "succeeded" else ():
@@ -129,17 +129,17 @@ def shown_tables(call: ApiCall, run: Run) -> str:
 
 
 def _cell(value: object) -> str:
-    text = "" if value is None else str(json_value(value))
+    text = "" if value is None else str(cell_to_json(value))
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("\r", " ")
 
 
-def answer_with_origin(run: Run) -> str:
+def answer_text_with_origin(run: Run) -> str:
     """Return the answer; if an earlier run was replayed, with a last line that says so, because only text is sent."""
     replayed = run.replay.sentence if run.replay else ""
     return PARAGRAPH.join(part for part in (run.answer or "", replayed) if part)
 
 
-def require_answer(run: Run) -> Run:
+def require_answer_text(run: Run) -> Run:
     """Return the run if it has an answer or a question; otherwise raise an error that says why it has none."""
     if run.error is not None:
         raise from_problem(run.error | {"run_id": run.id})

@@ -1,4 +1,4 @@
-"""A request as routes see it: the caller, the app of its tenant, and threads for blocking work."""
+"""A request as routes see it: the caller, the app of its tenant, threads for blocking work, and ETags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import anyio
 import anyio.to_thread
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
 
 from etude.api.access import AccessControl, Caller
 from etude.api.result_reader import ResultReader
@@ -174,7 +174,7 @@ class ApiCall:
             self.server.access_control.charge(key, run)
 
 
-def mark_secret(scope: MutableMapping[str, Any]) -> None:
+def mark_response_secret(scope: MutableMapping[str, Any]) -> None:
     """Mark the response as secret, so that it is not kept for replay."""
     scope["state"]["secret"] = True
 
@@ -198,3 +198,11 @@ AnyCall = Annotated[ApiCall, Depends(_any)]
 ReaderCall = Annotated[ApiCall, _needs("reader")]
 AnalystCall = Annotated[ApiCall, _needs("analyst")]
 AdminCall = Annotated[ApiCall, _needs("admin")]
+
+
+def respond_with_etag(body: Any, tag: str, known: str | None, response: Response) -> Any:
+    """Return the body with its ETag, or 304 if the caller has it already."""
+    if known is not None and tag in [part.strip().removeprefix("W/") for part in known.split(",")]:
+        return Response(status_code=304, headers={"ETag": tag})
+    response.headers["ETag"] = tag
+    return body

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.runs import state_of
+from etude.api.runs import make_run_state
 from etude.api.schemas import Listing, RunState
 from etude.catalog.drift.change import Change
 from etude.catalog.drift.compare import compare
 from etude.catalog.model import SourceProfile, from_json
-from etude.catalog.storage.annotations import Annotations, sign
+from etude.catalog.storage.annotations import Annotations, sign_annotations
 from etude.catalog.storage.catalog_store import CATALOG, CatalogStore, StoredCatalog, with_acknowledgements
 from etude.entities import Entity
 from etude.errors import NotFound
@@ -57,7 +57,7 @@ async def begin_catalog(call: AnalystCall, body: CatalogRequest, response: Respo
 
     run_id = await call.run_in_thread(start)
     response.headers["Location"] = f"/api/runs/{run_id}"
-    return state_of(await call.access_store(call.app.store.run, run_id))
+    return make_run_state(await call.access_store(call.app.store.run, run_id))
 
 
 class CatalogSummary(Entity):
@@ -224,7 +224,7 @@ async def add_annotations(call: AnalystCall, dataset: str, body: Annotations) ->
 
     def add() -> Annotations:
         name = call.dataset(dataset)
-        call.app.annotate(name, sign(body, call.caller.key.name if call.caller.key else "a local user"))
+        call.app.annotate(name, sign_annotations(body, call.caller.key.name if call.caller.key else "a local user"))
         return Annotations.model_validate(call.app.annotations(name))
 
     return await call.run_in_thread(add)

@@ -1,4 +1,4 @@
-"""Routes for chat: send a message in a thread; the answer comes whole or as a stream of events."""
+"""Routes for chat: a message in a thread is answered whole or as a stream, and cancelled if its client leaves."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fastapi import APIRouter, Query, Response
 from pydantic import ValidationError
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.runs import begin
+from etude.api.runs import start_requested_run
 from etude.api.schemas import AskedBudget, ChatMessage, RunRequest
-from etude.api.streams import DOCUMENTED, HEARTBEAT_S, EventStream, LastEventId, to_event
+from etude.api.streams import DOCUMENTED, HEARTBEAT_S, EventStream, LastEventId, format_server_sent_event
 from etude.entities import ENDED, AnswerBody, Run
 from etude.errors import EtudeError, Invalid
 from etude.events import (
@@ -32,8 +32,8 @@ from etude.events import (
     StepStarted,
     TextDelta,
 )
-from etude.runtime.answer import describe_answer
-from etude.validation import explain
+from etude.runtime.answer import answer_to_body
+from etude.validation import explain_validation
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -51,8 +51,8 @@ async def chat(call: AnalystCall, body: ChatMessage) -> AnswerBody:
     """Send a message in a thread and wait for the answer."""
     run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model, fresh=body.fresh)
     with cancel_if_client_leaves(call, run_id, body.cancel_on_disconnect):
-        run = await wait_for(call, run_id)
-    return await call.run_in_thread(answer_of, call, run)
+        run = await wait_for_answer(call, run_id)
+    return await call.run_in_thread(make_chat_answer, call, run)
 
 
 @router.post("/chat/stream", responses={200: DOCUMENTED[200]}, response_class=Response)
@@ -96,11 +96,11 @@ async def begin_answer(
             kind="ask", text=text, dataset=dataset, thread_id=thread_id, model=model, budget=budget, fresh=fresh
         )
     except ValidationError as error:  # other APIs accept more texts than runs can store
-        raise explain(error, "the question", model=RunRequest) from None
-    return await begin(call, asked)
+        raise explain_validation(error, "the question", model=RunRequest) from None
+    return await start_requested_run(call, asked)
 
 
-async def wait_for(call: ApiCall, run_id: str, beyond: int = 0) -> Run:
+async def wait_for_answer(call: ApiCall, run_id: str, beyond: int = 0) -> Run:
     """Wait until the run has stopped, a little longer than its time budget allows, and return it."""
     longest = call.app.settings.budget.wall_s + WAIT_S
     return await call.server.run_watcher.wait_until_stopped(call.app.store, run_id, call.access_store, longest, beyond)
@@ -138,9 +138,9 @@ def cancel_on_leave(call: ApiCall, run_id: str) -> Callable[[], None]:
     return leave
 
 
-def answer_of(call: ApiCall, run: Run) -> AnswerBody:
+def make_chat_answer(call: ApiCall, run: Run) -> AnswerBody:
     """Return the answer of a run as JSON, or raise the error of a run that failed."""
-    return describe_answer(call.app.runs.answer_of(run).require(), SHOWN_ROWS)
+    return answer_to_body(call.app.runs.answer_of(run).require(), SHOWN_ROWS)
 
 
 # The stream.
@@ -153,7 +153,7 @@ async def send_chat(call: ApiCall, run_id: str, after: int, skip: int) -> AsyncG
         if event is None:
             yield b": still here\n\n"
         else:
-            yield to_event(json.dumps(event, ensure_ascii=False), name, event["type"])
+            yield format_server_sent_event(json.dumps(event, ensure_ascii=False), name, event["type"])
 
 
 async def chat_events(
@@ -201,7 +201,7 @@ def to_chat_events(call: ApiCall, entry: Entry, tools: dict[str, str]) -> list[d
             facts = {"type": "tool_result", "id": step.step_id, "name": tools[step.step_id], "outcome": step.outcome}
             return [facts | {"text": step.shown, "result": result, "error": step.error}]
         case RunFinished():
-            answer = answer_of(call, call.app.store.run(entry.run_id))
+            answer = make_chat_answer(call, call.app.store.run(entry.run_id))
             return [{"type": "result"} | answer.model_dump(mode="json"), _done(entry, "succeeded")]
         case RunFailed(error=error):
             return [_done(entry, "failed") | {"error": error}]

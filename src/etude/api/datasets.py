@@ -1,4 +1,4 @@
-"""Routes for datasets: the list, their schemas and profiles, and single rows."""
+"""Routes for datasets: list, upload and remove them; their schemas, profiles, first questions, and rows by key."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from etude.api.call import AnalystCall, ReaderCall
+from etude.api.call import AnalystCall, ReaderCall, respond_with_etag
 from etude.api.result_formats import RowSelection, as_json
-from etude.api.runs import SAME, IfNoneMatch, respond_with_etag
+from etude.api.runs import SAME, IfNoneMatch
 from etude.api.schemas import Dataset, Listing, QuestionList
 from etude.api.uploads import receive_upload
 from etude.catalog.model import SourceProfile
@@ -29,10 +29,10 @@ router = APIRouter(tags=["datasets"])
 @router.get("/datasets", response_model=Listing[Dataset])
 async def list_datasets(call: ReaderCall) -> Listing[Dataset]:
     """List the datasets of the tenant."""
-    return Listing(items=await call.access_store(datasets_of, call))
+    return Listing(items=await call.access_store(load_datasets, call))
 
 
-def datasets_of(call: ApiCall) -> list[Dataset]:
+def load_datasets(call: ApiCall) -> list[Dataset]:
     """Return the datasets of the tenant, without their URLs."""
     return [
         Dataset(
@@ -111,7 +111,7 @@ async def remove_dataset(call: AnalystCall, dataset: str) -> Response:
 @router.get("/datasets/{dataset}/schema", response_model=Catalog, responses=SAME)
 async def dataset_schema(call: ReaderCall, dataset: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
     """Return the tables, columns, types, keys and row counts."""
-    catalog = await call.run_in_thread(catalog_of, call, dataset)
+    catalog = await call.run_in_thread(load_dataset_schema, call, dataset)
     return respond_with_etag(catalog, f'"{catalog.fingerprint[:32]}"', if_none_match, response)
 
 
@@ -119,7 +119,7 @@ async def dataset_schema(call: ReaderCall, dataset: str, response: Response, if_
 @router.get("/profile/{dataset}", response_model=SourceProfile)
 async def dataset_profile(call: ReaderCall, dataset: str) -> Response:
     """Return the profile of a dataset: statistics, keys and patterns; measured now if there is none yet."""
-    return Response(await call.run_in_thread(profile_of, call, dataset), media_type="application/json")
+    return Response(await call.run_in_thread(load_dataset_profile, call, dataset), media_type="application/json")
 
 
 @router.get("/datasets/{dataset}/questions", response_model=QuestionList)
@@ -131,12 +131,12 @@ async def suggested_questions(
     return QuestionList(questions=found)
 
 
-def catalog_of(call: ApiCall, dataset: str) -> Catalog:
+def load_dataset_schema(call: ApiCall, dataset: str) -> Catalog:
     """Return the tables and columns of a dataset."""
     return call.app.catalog(call.dataset(dataset))
 
 
-def profile_of(call: ApiCall, dataset: str) -> bytes:
+def load_dataset_profile(call: ApiCall, dataset: str) -> bytes:
     """Return the profile of a dataset as JSON."""
     return call.app.profile(call.dataset(dataset)).model_dump_json().encode()
 

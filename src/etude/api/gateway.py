@@ -1,4 +1,4 @@
-"""The gateway for agents: SQL, questions, reports of what worked, and playbooks, as JSON."""
+"""The gateway for agents: SQL, questions, reports of what worked (`/log`), playbooks and the skill, as JSON."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from etude.api.call import AdminCall, AnalystCall, ReaderCall
-from etude.api.chat import answer_of, begin_answer, wait_for
-from etude.api.queries import run_query
+from etude.api.chat import begin_answer, make_chat_answer, wait_for_answer
+from etude.api.queries import run_sql_request
 from etude.api.schemas import (
     Listing,
     PlaybookChange,
@@ -37,15 +37,15 @@ router = APIRouter(tags=["gateway"])
 @router.post("/sql", response_model=RowPage)
 async def sql(call: AnalystCall, body: SqlRequest) -> Response:
     """Run a query and return its first rows. If the query is not recorded, it stops when the client disconnects."""
-    return Response(await run_query(call, body), media_type="application/json")
+    return Response(await run_sql_request(call, body), media_type="application/json")
 
 
 @router.post("/ask", response_model=AnswerBody)
 async def ask(call: AnalystCall, body: QuestionRequest) -> AnswerBody:
     """Answer a question and wait for the answer."""
     run_id = await begin_answer(call, body.dataset, body.question, body.thread_id, body.model, body.budget, body.fresh)
-    run = await wait_for(call, run_id)
-    return await call.run_in_thread(answer_of, call, run)
+    run = await wait_for_answer(call, run_id)
+    return await call.run_in_thread(make_chat_answer, call, run)
 
 
 @router.post("/log", status_code=201, response_model=Report)

@@ -1,4 +1,4 @@
-"""Routes for health: liveness, readiness, metrics, and the memory that local models use."""
+"""Routes for health: liveness, readiness, metrics, status, and the memory that local models use (`/vram`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etude import __version__
 from etude.api.call import AdminCall, AnyCall, ReaderCall
 from etude.api.schemas import Gpu, Health, LocalModelStatus, PartStatus, Vram
 from etude.errors import EtudeError, Forbidden
-from etude.operations.status import Status, find_status, measures_of
+from etude.operations.status import Status, installation_status, status_measures
 from etude.store.base import MAIN
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ async def healthz(call: AnyCall) -> Health:
 @probes.get("/readyz", response_model=Health, responses={503: {"model": Health, "description": "Not ready."}})
 async def readyz(call: AnyCall, response: Response) -> Health:
     """Report whether the server is ready: store, object store, sandbox and model can be used."""
-    parts = await call.run_in_thread(check_parts, call.server)
+    parts = await call.run_in_thread(check_readiness, call.server)
     ok = all(part.ok for part in parts.values()) and not call.server.draining
     response.status_code = 200 if ok else 503
     return Health(ok=ok, version=__version__, parts=parts)
 
 
-def check_parts(server: ServerState) -> dict[str, PartStatus]:
+def check_readiness(server: ServerState) -> dict[str, PartStatus]:
     """Check each part. Errors are shown by title only, because their messages may hold addresses."""
     app = server.app
     checks: dict[str, Callable[[], str]] = {
@@ -73,14 +73,14 @@ async def metrics(call: AdminCall) -> PlainTextResponse:
     """Return the metrics of this process for Prometheus; only admins of the first tenant may read them."""
     if call.caller.tenant != MAIN:
         raise Forbidden("The metrics cover all tenants.", hint=f"Use an admin key of the tenant `{MAIN}`.")
-    text = await call.access_store(measure, call.server)
+    text = await call.access_store(render_metrics, call.server)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def measure(server: ServerState) -> bytes:
+def render_metrics(server: ServerState) -> bytes:
     """Return the current metrics in Prometheus format."""
     app = server.app
-    server.metrics.measure(server.run_watcher.count, app.store.count_open(), measures_of(app))
+    server.metrics.measure(server.run_watcher.count, app.store.count_open(), status_measures(app))
     return server.metrics.text()
 
 
@@ -89,7 +89,7 @@ async def status(call: AdminCall) -> Status:
     """Return how the installation is: store, objects, disk, queue, workers, last errors, and what is wrong."""
     if call.caller.tenant != MAIN:
         raise Forbidden("The status covers all tenants.", hint=f"Use an admin key of the tenant `{MAIN}`.")
-    return await call.run_in_thread(find_status, call.server.app, ask_servers=False)
+    return await call.run_in_thread(installation_status, call.server.app, ask_servers=False)
 
 
 @router.get("/vram", response_model=Vram)

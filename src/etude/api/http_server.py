@@ -70,7 +70,7 @@ class IdleConnections:
         return oldest
 
 
-def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
+def make_http_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
     """Return uvicorn's HTTP protocol with a limit on connections and on the seconds that a request head may take.
 
     At the limit, a new connection replaces an idle one; it is refused only if all have a request in work.
@@ -238,7 +238,7 @@ class HttpServer(uvicorn.Server):
             self.should_exit = True
 
 
-def make_listener(app: App, api: FastAPI, host: str, port: int) -> HttpServer:
+def make_http_server(app: App, api: FastAPI, host: str, port: int) -> HttpServer:
     """Return the server of an API, not yet listening."""
     settings = app.settings.server
     # As many connections again may be closing.
@@ -247,7 +247,7 @@ def make_listener(app: App, api: FastAPI, host: str, port: int) -> HttpServer:
         api,
         host=host,
         port=port,
-        http=make_protocol(max(limit, 16), settings.head_s),
+        http=make_http_protocol(max(limit, 16), settings.head_s),
         ws="none",
         log_config=None,
         access_log=False,
@@ -268,7 +268,7 @@ def _raise_open_files() -> int:
     return max(wanted, soft)
 
 
-def serve(
+def serve_http(
     app: App,
     host: str,
     port: int,
@@ -281,7 +281,7 @@ def serve(
     sys.setswitchinterval(SWITCH_S)
     api = create_app(app, keys_required=keys_required, anyone=anyone, runs_agents=True)
     api.state.server.access = AccessLog(sys.stderr)
-    listener = make_listener(app, api, host, port)
+    listener = make_http_server(app, api, host, port)
     listener.on_listening = on_listening
     try:
         bound = listener.config.bind_socket()

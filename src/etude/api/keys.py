@@ -1,4 +1,4 @@
-"""Routes for keys, browser sessions and the audit log."""
+"""Routes for keys, what they spent, the log-in of browsers, and the audit log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from etude.api.access import COOKIE, csrf_token
-from etude.api.call import AdminCall, AnyCall, ReaderCall, mark_secret
+from etude.api.call import AdminCall, AnyCall, ReaderCall, mark_response_secret
 from etude.api.schemas import KeyRequest, Listing, Login, LoginRequest, NewKey
 from etude.store.identity import LOGIN_S, ApiKey, AuditEntry, Spent
 
@@ -25,7 +25,7 @@ async def list_keys(call: AdminCall) -> Listing[ApiKey]:
 @router.post("/keys", status_code=201, response_model=NewKey)
 async def create_key(call: AdminCall, body: KeyRequest, request: Request) -> NewKey:
     """Create a key for the tenant; its secret is shown only once, not even again for a repeated Idempotency-Key."""
-    mark_secret(request.scope)
+    mark_response_secret(request.scope)
     expires = datetime.now(UTC) + timedelta(days=body.days) if body.days else None
     make = call.server.identity.create_key
     key, secret = await call.access_store(make, body.name, body.role, call.caller.tenant, body.limits, expires)
@@ -72,7 +72,7 @@ async def show_session(call: AnyCall) -> Login:
 @sessions.post("/session", response_model=Login)
 async def log_in(call: AnyCall, body: LoginRequest, request: Request, response: Response) -> Login:
     """Open a browser session with a key; scripts cannot read its cookie."""
-    mark_secret(request.scope)
+    mark_response_secret(request.scope)
     identity = call.server.identity
     key = await call.access_store(identity.authenticate, body.key)
     cookie = await call.access_store(identity.log_in, key)

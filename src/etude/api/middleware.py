@@ -14,7 +14,7 @@ from typing import Any
 
 from etude.api.access import ANONYMOUS, SAFE, Caller
 from etude.api.call import ApiCall, ServerState
-from etude.api.problems import HttpError, respond
+from etude.api.problems import HttpError, respond_with_problem
 from etude.errors import Conflict, EtudeError, Invalid, problem
 from etude.ids import new_id
 from etude.store.identity import StoredResponse
@@ -262,7 +262,7 @@ class Exchange:
         await self._send(message)
 
     async def _refuse(self, error: BaseException) -> None:
-        response = respond(error, self._id, self._scope["path"])
+        response = respond_with_problem(error, self._id, self._scope["path"])
         await response(self._scope, self._receive, self._send_message)
 
     @property

@@ -15,14 +15,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from etude.api.answer_text import (
-    answer_with_origin,
-    require_answer,
-    shown_tables,
+    answer_text_with_origin,
+    require_answer_text,
+    shown_tables_as_text,
     stream_answer_text,
-    with_text,
+    with_answer_text,
 )
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.chat import begin_answer, cancel_if_client_leaves, cancel_on_leave, wait_for
+from etude.api.chat import begin_answer, cancel_if_client_leaves, cancel_on_leave, wait_for_answer
 from etude.api.schemas import TEXT
 from etude.api.streams import SCHEMA, EventStream
 from etude.entities import Run
@@ -215,7 +215,7 @@ async def complete(call: AnalystCall, body: CompletionRequest) -> Any:
     if body.stream:
         return EventStream(call, _stream_completion(call, body, run_id), cancel_on_leave(call, run_id))
     run = await _wait(call, run_id)
-    return to_completion(body.model, run, await call.run_in_thread(shown_tables, call, run))
+    return to_completion(body.model, run, await call.run_in_thread(shown_tables_as_text, call, run))
 
 
 @router.post("/responses", response_model=ResponseObject, responses=_STREAMED)
@@ -229,7 +229,7 @@ async def respond(call: AnalystCall, body: ResponseRequest) -> Any:
     if body.stream:
         return EventStream(call, _stream_response(call, body, run_id), cancel_on_leave(call, run_id))
     run = await _wait(call, run_id)
-    return to_response(body, run, await call.run_in_thread(shown_tables, call, run))
+    return to_response(body, run, await call.run_in_thread(shown_tables_as_text, call, run))
 
 
 async def _begin(call: ApiCall, model: str, turns: list[ChatTurn], thread_id: str | None) -> str:
@@ -257,7 +257,7 @@ def _recall(call: ApiCall, dataset: str | None, turns: list[ChatTurn]) -> str:
 
 async def _wait(call: ApiCall, run_id: str) -> Run:
     with cancel_if_client_leaves(call, run_id, True):
-        return await with_text(call, require_answer(await wait_for(call, run_id)))
+        return await with_answer_text(call, require_answer_text(await wait_for_answer(call, run_id)))
 
 
 def to_completion(model: str, run: Run, tables: str = "") -> Completion:
@@ -289,7 +289,7 @@ def to_response(body: ResponseRequest, run: Run, tables: str = "") -> ResponseOb
 
 
 def _text(run: Run) -> str:
-    return run.question or "" if run.status == "waiting" else answer_with_origin(run)
+    return run.question or "" if run.status == "waiting" else answer_text_with_origin(run)
 
 
 def _usage(run: Run) -> CompletionUsage:
@@ -362,7 +362,7 @@ async def _stream_response(call: ApiCall, body: ResponseRequest, run_id: str) ->
                     sent += piece
                     yield event("response.output_text.delta", delta=piece, logprobs=[], **position)
                 case Run():
-                    tables = await call.run_in_thread(shown_tables, call, piece)
+                    tables = await call.run_in_thread(shown_tables_as_text, call, piece)
                     made, part = to_response(body, piece, tables), OutputText(text=sent).model_dump()
                     yield event("response.output_text.done", text=sent, logprobs=[], **position)
                     yield event("response.content_part.done", part=part, **position)

@@ -1,4 +1,4 @@
-"""The page at `/`: the front end that is built from `ui/` into the package."""
+"""The page at `/`, its icon and its assets: the front end that is built from `ui/` into the package."""
 
 from __future__ import annotations
 

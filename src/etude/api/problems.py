@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from etude.errors import EtudeError, Invalid, problem
-from etude.validation import explain, find_field_error
+from etude.validation import explain_validation, find_field_error
 
 MEDIA = "application/problem+json"
 _TITLES = {
@@ -59,7 +59,7 @@ class Problem(BaseModel):
     run_id: str | None = None
 
 
-def documented() -> dict[int | str, dict[str, Any]]:
+def documented_problems() -> dict[int | str, dict[str, Any]]:
     """Return the error responses of every route, for the OpenAPI document."""
     body = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": text, "content": body} for status, text in _DOCUMENTED.items()}
@@ -83,7 +83,7 @@ class HttpError(Exception):
             self.body["hint"] = hint
 
 
-def respond(error: BaseException, request_id: str | None = None, path: str = "") -> Response:
+def respond_with_problem(error: BaseException, request_id: str | None = None, path: str = "") -> Response:
     """Return the response for an error."""
     body = error.body if isinstance(error, HttpError) else problem(error)
     if request_id:
@@ -99,12 +99,12 @@ def respond(error: BaseException, request_id: str | None = None, path: str = "")
     return Response(json.dumps(body), body["status"], headers, MEDIA)
 
 
-def explain_request(error: RequestValidationError, route: object = None) -> EtudeError:
+def explain_invalid_request(error: RequestValidationError, route: object = None) -> EtudeError:
     """Return an error that says in one sentence what is wrong with a request, and where."""
     if find_field_error(error).type == "json_invalid":
         return Invalid("The body is not valid JSON.", hint="Send JSON with the content type application/json.")
     body = getattr(getattr(getattr(route, "body_field", None), "field_info", None), "annotation", None)
-    return explain(
+    return explain_validation(
         error,
         "the request",
         model=dict[str, body] if body is not None else None,  # type: ignore[valid-type]
@@ -113,15 +113,17 @@ def explain_request(error: RequestValidationError, route: object = None) -> Etud
     )
 
 
-def add_handlers(api: FastAPI) -> None:
+def add_problem_handlers(api: FastAPI) -> None:
     """Register handlers that turn every error into a problem response."""
 
     async def known(request: Request, error: Exception) -> Response:
-        return respond(error, _request_id(request), request.url.path)
+        return respond_with_problem(error, _request_id(request), request.url.path)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class
-        return respond(explain_request(error, request.scope.get("route")), _request_id(request), request.url.path)
+        return respond_with_problem(
+            explain_invalid_request(error, request.scope.get("route")), _request_id(request), request.url.path
+        )
 
     async def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
@@ -132,7 +134,7 @@ def add_handlers(api: FastAPI) -> None:
             shown = HttpError(405, f"This route does not allow `{request.method}`.", "/openapi.json lists the routes.")
         else:
             shown = HttpError(status, str(error.detail))
-        response = respond(shown, _request_id(request), request.url.path)
+        response = respond_with_problem(shown, _request_id(request), request.url.path)
         if status == 405 and error.headers:
             response.headers.update(error.headers)
         return response

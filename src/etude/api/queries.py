@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Self
 
 from etude.api.result_formats import RowSelection, as_json
-from etude.api.schemas import given
+from etude.api.schemas import given_limits
 from etude.errors import Cancelled
 from etude.fair_share import hold_slot
 from etude.limits import lower_limits
@@ -27,13 +27,13 @@ SHORT_CHARACTERS = 8192
 """The longest query that is sent to an engine without a thread: sending a longer one could block."""
 
 
-async def run_query(call: ApiCall, body: SqlRequest) -> bytes:
+async def run_sql_request(call: ApiCall, body: SqlRequest) -> bytes:
     """Return the first rows of a query as JSON. If the query is not recorded, it stops when the client disconnects."""
     with ClientWait(call) as wait:
         async with hold_slot(call.server.queries, call.caller.tenant):
             wait.check()
-            rows = await run_at_once(call, body, wait)
-            return rows if rows is not None else await call.run_in_thread(run_blocking, call, body, wait)
+            rows = await run_sql_at_once(call, body, wait)
+            return rows if rows is not None else await call.run_in_thread(run_sql_blocking, call, body, wait)
 
 
 class ClientWait:
@@ -85,7 +85,7 @@ class ClientWait:
             self.on_left()
 
 
-async def run_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes | None:
+async def run_sql_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes | None:
     """Run a query without a thread, which would cost more than a small query; None if something must be looked up."""
     if (
         _is_recorded(call, body)
@@ -96,7 +96,9 @@ async def run_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> byte
         return None
     if len(body.query) > SHORT_CHARACTERS:
         return None
-    begun = call.app.begin_sql(body.dataset, body.query, lower_limits(call.app.settings.limits, given(body.limits)))
+    begun = call.app.begin_sql(
+        body.dataset, body.query, lower_limits(call.app.settings.limits, given_limits(body.limits))
+    )
     if begun is None:
         return None
     query, finish = begun
@@ -110,7 +112,7 @@ async def run_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> byte
             return as_json(finish(), RowSelection(limit=body.limit), None)
 
     wait.on_left = query.answer.cancel
-    with charged(call):
+    with charge_query_time(call):
         try:
             return read() if await has_small_answer(query, wait) else await call.run_in_thread(read)
         except BaseException:
@@ -139,15 +141,15 @@ async def has_small_answer(query: StartedQuery, wait: ClientWait) -> bool:
     return query.engine.has_small_answer()
 
 
-def run_blocking(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes:
+def run_sql_blocking(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes:
     """Run a query and wait for its result."""
     call.server.access_control.check_budget(call.caller)
     recorded = _is_recorded(call, body)
-    with charged(call):
+    with charge_query_time(call):
         result = call.app.sql(
             call.dataset(body.dataset),
             body.query,
-            limits=lower_limits(call.app.settings.limits, given(body.limits)) if body.limits else None,
+            limits=lower_limits(call.app.settings.limits, given_limits(body.limits)) if body.limits else None,
             thread_id=call.thread(body.thread_id),
             record=recorded,
             on_progress=None if recorded else wait.check,
@@ -162,7 +164,7 @@ def _is_recorded(call: ApiCall, body: SqlRequest) -> bool:
 
 
 @contextlib.contextmanager
-def charged(call: ApiCall) -> Iterator[None]:
+def charge_query_time(call: ApiCall) -> Iterator[None]:
     """Count the duration of the block toward the daily quota of the caller's key."""
     started = time.perf_counter()
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import etude
-from etude.defaults import find_file
+from etude.defaults import find_settings_file
 from etude.errors import Invalid
 
 POLL_S = 0.5
@@ -29,9 +29,9 @@ def serve_with_reload(arguments: Sequence[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     while not stopped.is_set():
-        seen = read_mtimes()
+        seen = read_code_mtimes()
         with subprocess.Popen([sys.executable, "-m", "etude", "serve", *arguments], start_new_session=True) as server:
-            while not stopped.wait(POLL_S) and read_mtimes() == seen:
+            while not stopped.wait(POLL_S) and read_code_mtimes() == seen:
                 if server.poll() not in (None, BROKEN):
                     sys.exit(server.returncode)
             _stop(server)
@@ -39,7 +39,7 @@ def serve_with_reload(arguments: Sequence[str]) -> None:
             sys.stderr.write("files changed; restarting ...\n")
 
 
-def read_mtimes() -> dict[Path, int]:
+def read_code_mtimes() -> dict[Path, int]:
     """Return the modification time of each file of the package, and of the settings file."""
     return {path: when for path in _watched_files() if (when := _changed_at(path))}
 
@@ -48,7 +48,7 @@ def _watched_files() -> Iterator[Path]:
     package = Path(etude.__file__).parent
     yield from (path for pattern in ("*.py", "*.sql", "*.txt", "*.md") for path in package.rglob(pattern))
     with suppress(Invalid):  # the server itself reports the error
-        if (settings := find_file(os.environ)) is not None:
+        if (settings := find_settings_file(os.environ)) is not None:
             yield settings
 
 

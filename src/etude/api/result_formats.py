@@ -14,7 +14,7 @@ from typing import Any
 from etude.cell_text import csv_line, escape_formula
 from etude.column_text import csv_lines
 from etude.errors import Invalid
-from etude.result import Result, iter_pieces, no_rows, take_page
+from etude.result import Result, empty_result_batches, iter_result_pieces, take_row_page
 
 CSV = "text/csv"
 PARQUET = "application/vnd.apache.parquet"
@@ -66,7 +66,7 @@ def choose_media(accept: str) -> str | None:
 # Select rows.
 
 
-def find_rows(result: Result, view: RowSelection) -> Any:
+def select_rows(result: Result, view: RowSelection) -> Any:
     """Return the positions of the rows that pass the filters, sorted. Reads only the columns that are named."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -156,15 +156,15 @@ def _matches(column: Any, operator: str, value: str, name: str) -> Any:
 # Read rows.
 
 
-def count_rows(result: Result, positions: Any) -> int:
+def count_selected_rows(result: Result, positions: Any) -> int:
     """Return the number of selected rows on all pages."""
     return result.row_count if positions is None else len(positions)
 
 
-def read_batches(result: Result, view: RowSelection, positions: Any) -> Iterator[Any]:
+def read_selected_batches(result: Result, view: RowSelection, positions: Any) -> Iterator[Any]:
     """Yield the selected rows as Arrow batches; at least one batch, so that the columns are known."""
     start = view.offset
-    end = count_rows(result, positions) if view.limit is None else start + view.limit
+    end = count_selected_rows(result, positions) if view.limit is None else start + view.limit
     if positions is None:
         yield from _slice(result, start, end)
     elif view.limit is None:
@@ -204,7 +204,7 @@ def _take(result: Result, wanted: Any) -> Iterator[Any]:
         if done == len(positions):
             break
     found = pa.Table.from_batches(parts)
-    yield from found.take(pc.sort_indices(order)).combine_chunks().to_batches() or no_rows(found.schema)
+    yield from found.take(pc.sort_indices(order)).combine_chunks().to_batches() or empty_result_batches(found.schema)
 
 
 def _take_all(result: Result, wanted: Any) -> Iterator[Any]:
@@ -212,13 +212,13 @@ def _take_all(result: Result, wanted: Any) -> Iterator[Any]:
     table = result.arrow()
     for start in range(0, max(len(wanted), 1), TAKEN):
         part = table.take(wanted.slice(start, TAKEN)).combine_chunks()
-        yield from part.to_batches() or no_rows(table.schema)
+        yield from part.to_batches() or empty_result_batches(table.schema)
 
 
 def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
-    """Return a page of a result as JSON, in the shape of `RowPage`. It may end early, as `take_page` says."""
-    rows = take_page(result.info, read_batches(result, view, positions), view.offset)
-    count, end = count_rows(result, positions), view.offset + len(rows)
+    """Return a page of a result as JSON, in the shape of `RowPage`. It may end early, as `take_row_page` says."""
+    rows = take_row_page(result.info, read_selected_batches(result, view, positions), view.offset)
+    count, end = count_selected_rows(result, positions), view.offset + len(rows)
     body = {
         "run_id": result.run_id,
         "columns": [{"name": c.name, "type": c.type} for c in result.columns],
@@ -239,7 +239,7 @@ def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes
     escape: Callable[[str], str] | None = escape_formula if view.escape_formulas else None
     text.write(csv_line([c.name for c in result.columns], escape=escape) + "\r\n")
     kinds = [c.type for c in result.columns]
-    for piece, _ in iter_pieces(read_batches(result, view, positions)):
+    for piece, _ in iter_result_pieces(read_selected_batches(result, view, positions)):
         text.writelines(f"{line}\r\n" for line in csv_lines(piece, kinds, escape=escape))
         yield text.getvalue().encode("utf-8", "replace")
         text.seek(0)
@@ -250,7 +250,7 @@ def as_arrow(result: Result, view: RowSelection, positions: Any) -> Iterator[byt
     """Yield a result as an Arrow stream, piece by piece."""
     import pyarrow as pa
 
-    batches = read_batches(result, view, positions)
+    batches = read_selected_batches(result, view, positions)
     first = next(batches)
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, first.schema) as writer:
@@ -266,10 +266,10 @@ def as_parquet(result: Result, view: RowSelection, positions: Any) -> bytes:
     """Return a result as Parquet."""
     import pyarrow as pa
 
-    from etude.spool import write_parquet
+    from etude.spool import spool_to_parquet
 
-    batches = read_batches(result, view, positions)
+    batches = read_selected_batches(result, view, positions)
     first = next(batches)
     sink = pa.BufferOutputStream()
-    write_parquet(sink, first.schema, itertools.chain([first], batches))
+    spool_to_parquet(sink, first.schema, itertools.chain([first], batches))
     return bytes(sink.getvalue())

@@ -27,55 +27,55 @@ NICE = 5
 SYSTEM = ("/etc/localtime", "/usr/share/zoneinfo", "/usr/lib", "/lib", "/lib64", "/dev/urandom")
 
 
-def main() -> None:
+def run_result_process() -> None:
     """Serve requests until the server closes its end."""
-    sock = wire.inherited(int(sys.argv[1]))
+    sock = wire.inherited_socket(int(sys.argv[1]))
     confine.leave_network()
-    confine.prefer_as_victim()
-    confine.yield_to_host(NICE)
+    confine.prefer_for_oom_kill()
+    confine.lower_cpu_priority(NICE)
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401 - imported before files are out of reach
 
     sock.settimeout(IDLE_S)
     try:
-        limits = wire.receive(sock).head
+        limits = wire.receive_frame(sock).head
         confine.limit_resources(limits["memory"], limits["file_bytes"])
         confine.refuse_new_privileges()
         readable = [*SYSTEM, *sys.path, sys.prefix, sys.base_prefix]
-        confine.grant_only([path for path in readable if path], ["/dev/null"])
+        confine.grant_only_paths([path for path in readable if path], ["/dev/null"])
         while True:
-            answer(sock)
+            answer_result_request(sock)
     except (wire.Closed, TimeoutError, OSError, KeyboardInterrupt):
         os._exit(0)
 
 
-def answer(sock: socket) -> None:
+def answer_result_request(sock: socket) -> None:
     """Answer one request."""
-    frame, files = wire.receive_files(sock, 2)
+    frame, files = wire.receive_frame_with_files(sock, 2)
     try:
-        for piece in convert(frame.head, bytes(frame.blob), files):
+        for piece in convert_result(frame.head, bytes(frame.blob), files):
             for start in range(0, len(piece), PIECE):
-                wire.send(sock, {"ok": True, "more": True}, memoryview(piece)[start : start + PIECE])
-        wire.send(sock, {"ok": True})
+                wire.send_frame(sock, {"ok": True, "more": True}, memoryview(piece)[start : start + PIECE])
+        wire.send_frame(sock, {"ok": True})
     except EtudeError as error:
-        wire.send(sock, {"ok": False, "error": problem(error)})
+        wire.send_frame(sock, {"ok": False, "error": problem(error)})
     except (MemoryError, wire.Closed, TimeoutError) as error:
         if not isinstance(error, MemoryError):
             raise
         hint = "Select fewer rows or columns, or download the whole result as Parquet."
         full = LimitExceeded("The result needs more memory than a process has.", hint=hint, limit="memory")
-        wire.send(sock, {"ok": False, "error": problem(full)})
+        wire.send_frame(sock, {"ok": False, "error": problem(full)})
         raise wire.Closed from None  # the memory that it holds would be missing for the next request
     except Exception as error:
         text = f"The result cannot be read: {type(error).__name__}: {error}."
-        wire.send(sock, {"ok": False, "error": problem(SourceError(text, hint="Try again."))})
+        wire.send_frame(sock, {"ok": False, "error": problem(SourceError(text, hint="Try again."))})
         raise wire.Closed from None
     finally:
         for fd in files:
             os.close(fd)
 
 
-def convert(head: dict[str, Any], sums: bytes, files: list[int]) -> Iterator[bytes | memoryview]:
+def convert_result(head: dict[str, Any], sums: bytes, files: list[int]) -> Iterator[bytes | memoryview]:
     """Yield a result in a media type. `files` are its artifact and, if it is sorted or filtered, its positions."""
     view = formats.RowSelection(
         tuple(head["sort"]), tuple(head["filter"]), head["offset"], head["limit"], head["escape_formulas"]
@@ -84,8 +84,8 @@ def convert(head: dict[str, Any], sums: bytes, files: list[int]) -> Iterator[byt
     positions = None
     if view.sort or view.filter:
         if not head["filled"]:
-            write_positions(files[1], formats.find_rows(result, view))
-        positions = read_positions(files[1])
+            write_row_positions(files[1], formats.select_rows(result, view))
+        positions = read_row_positions(files[1])
     match head["media"]:
         case formats.JSON:
             yield formats.as_json(result, view, positions)
@@ -133,7 +133,7 @@ class _Checked:
         return None
 
 
-def write_positions(fd: int, positions: Any) -> None:
+def write_row_positions(fd: int, positions: Any) -> None:
     """Write the positions of the selected rows to a file, so that the next page needs no second sort."""
     import pyarrow as pa
 
@@ -142,7 +142,7 @@ def write_positions(fd: int, positions: Any) -> None:
         file.write(memoryview(found.cast(pa.uint64()).buffers()[1] or b"")[: 8 * len(found)])
 
 
-def read_positions(fd: int) -> Any:
+def read_row_positions(fd: int) -> Any:
     """Return the positions that were written to a file."""
     import pyarrow as pa
 
@@ -152,4 +152,4 @@ def read_positions(fd: int) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    run_result_process()

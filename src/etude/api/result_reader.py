@@ -30,7 +30,9 @@ WAIT_S = 60.0
 """How long a request waits for a process."""
 SORTED_BYTES = 1 << 30
 """The most bytes of sort orders that are kept on disk, so that the second page of a sort needs no second sort."""
-_START = "import sys; sys.path[:] = {path!r}; from etude.api.result_process import main; main()"
+_START = (
+    "import sys; sys.path[:] = {path!r}; from etude.api.result_process import run_result_process; run_result_process()"
+)
 
 
 class ResultReader:
@@ -123,7 +125,7 @@ class _Process:
     """One process that reads results. Not thread-safe."""
 
     def __init__(self, memory: int, file_bytes: int) -> None:
-        self._sock, theirs = wire.pair()
+        self._sock, theirs = wire.socket_pair()
         self.idle = True
         """Whether it may serve a next request."""
         kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TZ")}
@@ -137,7 +139,7 @@ class _Process:
                 env=kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
                 start_new_session=True,
             )
-        wire.send(self._sock, {"memory": memory, "file_bytes": file_bytes})
+        wire.send_frame(self._sock, {"memory": memory, "file_bytes": file_bytes})
 
     @property
     def alive(self) -> bool:
@@ -148,9 +150,9 @@ class _Process:
         self.idle = False
         self._sock.settimeout(timeout_s)
         try:
-            wire.send(self._sock, head, sums, files=files)
+            wire.send_frame(self._sock, head, sums, files=files)
             while True:
-                frame = wire.receive(self._sock)
+                frame = wire.receive_frame(self._sock)
                 if not frame.head.get("ok"):
                     self.idle = frame.head["error"].get("limit") != "memory"
                     raise from_problem(frame.head["error"])

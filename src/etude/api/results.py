@@ -73,7 +73,7 @@ async def run_result(
         escape_formulas = "sec-fetch-site" in request.headers or call.caller.cookie is not None
     view = formats.RowSelection(tuple(sort), tuple(filter), offset, limit, escape_formulas)
     run = await call.access_store(call.app.store.run, run_id)
-    info, artifact = find_result(run, result)
+    info, artifact = find_run_result(run, result)
     tag = f'"{artifact.hash[:32]}-{media.rpartition("/")[2]}{"-escaped" if escape_formulas else ""}"'
     if if_none_match is not None and tag in if_none_match:
         return Response(status_code=304, headers={"ETag": tag, "Vary": VARY})
@@ -82,7 +82,7 @@ async def run_result(
     return response
 
 
-def find_result(run: Run, name: str | None) -> tuple[ResultInfo, Artifact]:
+def find_run_result(run: Run, name: str | None) -> tuple[ResultInfo, Artifact]:
     """Return the result of a run, or the one of that name among those that its answer shows."""
     if name is not None:
         shown = next((shown for shown in run.shown if shown.id == name), None)
@@ -125,10 +125,10 @@ def send_artifact(call: ApiCall, run: Run, artifact: Artifact, headers: dict[str
         return FileResponse(path, headers=headers, media_type=media)
     lent = call.app.objects.lend(artifact.hash, run.id, call.app.scratch)
     headers |= {"Content-Length": str(os.fstat(lent.fd).st_size)}
-    return StreamingResponse(read_pieces(lent.fd), headers=headers, media_type=media)
+    return StreamingResponse(read_artifact_pieces(lent.fd), headers=headers, media_type=media)
 
 
-def read_pieces(fd: int) -> Iterator[bytes]:
+def read_artifact_pieces(fd: int) -> Iterator[bytes]:
     """Yield the bytes of an open file, and close it."""
     with open(fd, "rb") as file:
         while piece := file.read(PIECE):

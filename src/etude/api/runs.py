@@ -12,7 +12,7 @@ from fastapi.responses import FileResponse, PlainTextResponse
 from pydantic import Field
 from starlette.background import BackgroundTask
 
-from etude.api.call import AdminCall, AnalystCall, ReaderCall
+from etude.api.call import AdminCall, AnalystCall, ReaderCall, respond_with_etag
 from etude.api.schemas import (
     AnswerRequest,
     Body,
@@ -23,7 +23,7 @@ from etude.api.schemas import (
     RunRequest,
     RunState,
     Timestamp,
-    given,
+    given_limits,
 )
 from etude.entities import ENDED, STOPPED, Entity, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, Stale
@@ -51,25 +51,25 @@ router = APIRouter(tags=["runs"])
 @router.post("/runs", status_code=202, response_model=RunState)
 async def begin_run(call: AnalystCall, body: RunRequest, response: Response, prefer: Prefer = None) -> RunState:
     """Start a run and return at once, or wait for it with `Prefer: wait=30`; `/runs/{run_id}/events` streams it."""
-    wait_s = parse_wait(prefer)
-    run_id = await begin(call, body)
+    wait_s = parse_prefer_wait(prefer)
+    run_id = await start_requested_run(call, body)
     response.headers["Location"] = f"/api/runs/{run_id}"
     if not wait_s:
-        return state_of(await call.access_store(call.app.store.run, run_id))
+        return make_run_state(await call.access_store(call.app.store.run, run_id))
     watcher = call.server.run_watcher
     run = await watcher.wait_until_stopped(call.app.store, run_id, call.access_store, wait_s, 0)
     response.headers["Preference-Applied"] = f"wait={wait_s}"
     response.status_code = 200 if run.status in ENDED or run.status in STOPPED else 202
-    return state_of(run)
+    return make_run_state(run)
 
 
-def parse_wait(prefer: str | None) -> int:
+def parse_prefer_wait(prefer: str | None) -> int:
     """Return the seconds of `wait=N` in a Prefer header (RFC 7240), at most `WAIT_S`; 0 without it."""
     found = re.search(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})", prefer or "")
     return min(int(found[1]), WAIT_S) if found else 0
 
 
-async def begin(call: ApiCall, wanted: RunRequest) -> str:
+async def start_requested_run(call: ApiCall, wanted: RunRequest) -> str:
     """Start a run in the background; return its id."""
     await call.access_store(call.check_capacity)
 
@@ -84,8 +84,10 @@ async def begin(call: ApiCall, wanted: RunRequest) -> str:
             source,
             model=app.check_model(wanted.model),
             thread_id=thread_id,
-            budget=lower_limits(app.settings.budget, given(wanted.budget)),
-            limits=lower_limits(app.settings.limits, given(wanted.limits)) if wanted.limits is not None else None,
+            budget=lower_limits(app.settings.budget, given_limits(wanted.budget)),
+            limits=lower_limits(app.settings.limits, given_limits(wanted.limits))
+            if wanted.limits is not None
+            else None,
             fresh=wanted.fresh,
         )
         call.charge_to_caller(run_id)
@@ -132,18 +134,10 @@ async def show_run(call: ReaderCall, run_id: str, response: Response, if_none_ma
 async def run_status(call: ReaderCall, run_id: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
     """Return the state of a run."""
     run = await call.access_store(call.app.store.run, run_id)
-    return respond_with_etag(state_of(run), f'"{run.seq}"', if_none_match, response)
+    return respond_with_etag(make_run_state(run), f'"{run.seq}"', if_none_match, response)
 
 
-def respond_with_etag(body: Any, tag: str, known: str | None, response: Response) -> Any:
-    """Return the body with its ETag, or 304 if the caller has it already."""
-    if known is not None and tag in [part.strip().removeprefix("W/") for part in known.split(",")]:
-        return Response(status_code=304, headers={"ETag": tag})
-    response.headers["ETag"] = tag
-    return body
-
-
-def state_of(run: Run) -> RunState:
+def make_run_state(run: Run) -> RunState:
     """Return the state of a run."""
     waits = run.status == "waiting"
     return RunState(
@@ -303,7 +297,7 @@ async def cancel_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -
     """Cancel a run at once."""
     await _find(call, run_id, if_match)
     await call.run_in_thread(lambda: call.app.runs.cancel(run_id))
-    return state_of(await call.access_store(call.app.store.run, run_id))
+    return make_run_state(await call.access_store(call.app.store.run, run_id))
 
 
 @router.post("/runs/{run_id}/pause", response_model=RunState)
@@ -311,7 +305,7 @@ async def pause_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) ->
     """Pause a run before its next step; it can be resumed."""
     await _find(call, run_id, if_match)
     await call.run_in_thread(lambda: call.app.runs.pause(run_id))
-    return state_of(await call.access_store(call.app.store.run, run_id))
+    return make_run_state(await call.access_store(call.app.store.run, run_id))
 
 
 @router.post("/runs/{run_id}/resume", response_model=RunState)
@@ -323,7 +317,7 @@ async def resume_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -
     await call.access_store(call.check_capacity)
     await call.access_store(call.charge_to_caller, run_id)
     await call.access_store(call.app.runs.start, run_id)
-    return state_of(await call.access_store(call.app.store.run, run_id))
+    return make_run_state(await call.access_store(call.app.store.run, run_id))
 
 
 @router.post("/runs/{run_id}/answer", response_model=RunState)
@@ -331,11 +325,11 @@ async def answer_run(call: AnalystCall, run_id: str, body: AnswerRequest, if_mat
     """Answer the question of a waiting run, which then continues."""
     await _find(call, run_id, if_match)
     await call.access_store(call.check_capacity)
-    await call.run_in_thread(answer, call, run_id, body.text)
-    return state_of(await call.access_store(call.app.store.run, run_id))
+    await call.run_in_thread(answer_waiting_run, call, run_id, body.text)
+    return make_run_state(await call.access_store(call.app.store.run, run_id))
 
 
-def answer(call: ApiCall, run_id: str, text: str) -> int:
+def answer_waiting_run(call: ApiCall, run_id: str, text: str) -> int:
     """Answer the question of a waiting run and continue it; return the seq that it continues from."""
     seq = call.app.runs.answer(run_id, text)
     call.charge_to_caller(run_id)
@@ -348,7 +342,7 @@ async def steer_run(call: AnalystCall, run_id: str, body: RunGuidance, if_match:
     """Give guidance to a run, which its model reads before its next turn; nothing is interrupted."""
     await _find(call, run_id, if_match)
     await call.run_in_thread(lambda: call.app.runs.steer(run_id, body.guidance))
-    return state_of(await call.access_store(call.app.store.run, run_id))
+    return make_run_state(await call.access_store(call.app.store.run, run_id))
 
 
 @router.post("/runs/{run_id}/interrupt", response_model=RunState)
@@ -356,7 +350,7 @@ async def interrupt_run(call: AnalystCall, run_id: str, body: RunGuidance, if_ma
     """Stop what a run is doing at this moment; its model then reads the guidance and continues."""
     await _find(call, run_id, if_match)
     await call.run_in_thread(lambda: call.app.runs.interrupt(run_id, body.guidance))
-    return state_of(await call.access_store(call.app.store.run, run_id))
+    return make_run_state(await call.access_store(call.app.store.run, run_id))
 
 
 async def _find(call: ApiCall, run_id: str, wanted: str | None) -> Run:

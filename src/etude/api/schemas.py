@@ -68,7 +68,7 @@ class AskedBudget(Body):
     rows: int | None = Field(default=None, ge=1)
 
 
-def given(asked: AskedLimits | AskedBudget | None) -> dict[str, Any]:
+def given_limits(asked: AskedLimits | AskedBudget | None) -> dict[str, Any]:
     """The limits that a caller gave, by name."""
     return asked.model_dump(exclude_none=True) if asked is not None else {}
 

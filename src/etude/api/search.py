@@ -1,4 +1,4 @@
-"""Routes that find things by words and by meaning."""
+"""Routes for search by words and by meaning, and for rows that match a text or another row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.queries import charged
+from etude.api.queries import charge_query_time
 from etude.api.schemas import MatchRequest, SearchRequest
 from etude.search.results import MatchPage, SearchPage
 
@@ -20,13 +20,13 @@ router = APIRouter(tags=["gateway"])
 @router.post("/search", response_model=SearchPage)
 async def search(call: ReaderCall, body: SearchRequest) -> SearchPage:
     """Find rows, values, tables, columns, documents, playbooks and past questions; each hit tells why it was found."""
-    return await call.run_in_thread(find, call, body)
+    return await call.run_in_thread(find_documents, call, body)
 
 
-def find(call: ApiCall, body: SearchRequest) -> SearchPage:
+def find_documents(call: ApiCall, body: SearchRequest) -> SearchPage:
     """Search one dataset, or all of the tenant."""
     name = call.dataset(body.dataset) if body.dataset is not None else None
-    with charged(call):
+    with charge_query_time(call):
         return call.app.search(
             body.query,
             name,
@@ -41,13 +41,13 @@ def find(call: ApiCall, body: SearchRequest) -> SearchPage:
 @router.post("/match", response_model=MatchPage)
 async def match(call: AnalystCall, body: MatchRequest) -> MatchPage:
     """Return the rows of a table that pass a filter, most similar first to a text or to another row."""
-    return await call.run_in_thread(find_rows, call, body)
+    return await call.run_in_thread(find_matches, call, body)
 
 
-def find_rows(call: ApiCall, body: MatchRequest) -> MatchPage:
+def find_matches(call: ApiCall, body: MatchRequest) -> MatchPage:
     """Filter and rank the rows of a table."""
     call.server.access_control.check_budget(call.caller)
-    with charged(call):
+    with charge_query_time(call):
         return call.app.match(
             call.dataset(body.dataset),
             body.table,

@@ -36,13 +36,13 @@ from etude.api import (
 from etude.api.access import AccessControl
 from etude.api.call import ApiCall, ServerState
 from etude.api.middleware import Middleware
-from etude.api.problems import Problem, add_handlers, documented
+from etude.api.problems import Problem, add_problem_handlers, documented_problems
 from etude.api.run_watcher import RunWatcher
 from etude.errors import EtudeError
-from etude.learning.observer.model_diagnosis import Diagnose, diagnose_with
+from etude.learning.observer.model_diagnosis import Diagnose, diagnose_with_model
 from etude.learning.observer.observer import observing
 from etude.mcp_server.caller import McpCaller
-from etude.mcp_server.server import http_handler
+from etude.mcp_server.server import mcp_http_handler
 from etude.store.identity import Identity
 from etude.telemetry import Metrics, Traces
 
@@ -93,7 +93,7 @@ def create_app(app: App, *, keys_required: bool = False, anyone: bool = False, r
         redoc_url=None,
         openapi_url=None,
         lifespan=lambda made: _lifespan(server, made),
-        responses=documented(),
+        responses=documented_problems(),
         separate_input_output_schemas=False,
     )
     api.state.server = server
@@ -104,7 +104,7 @@ def create_app(app: App, *, keys_required: bool = False, anyone: bool = False, r
         api.include_router(router)
     _add_openapi(api)
     _add_mcp(api, server)
-    add_handlers(api)
+    add_problem_handlers(api)
     api.add_middleware(Middleware, server=server)
     return api
 
@@ -121,7 +121,7 @@ def _add_mcp(api: FastAPI, server: ServerState) -> None:
             call.caller.key.id if call.caller.key else None,
         )
 
-    handler, api.state.mcp_running = http_handler(caller, server.app.settings.server.body)
+    handler, api.state.mcp_running = mcp_http_handler(caller, server.app.settings.server.body)
     api.router.routes.append(Route("/mcp", endpoint=handler, methods=["GET", "POST", "DELETE"]))
 
 
@@ -166,7 +166,7 @@ def _diagnosing(app: App) -> Callable[[Store], Diagnose | None]:
     name = app.settings.model
     if name == "offline":
         return lambda store: None
-    return lambda store: diagnose_with(lambda: app.open_model(name), store)
+    return lambda store: diagnose_with_model(lambda: app.open_model(name), store)
 
 
 @contextlib.contextmanager

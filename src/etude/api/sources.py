@@ -12,8 +12,8 @@ from etude.api.schemas import Body
 from etude.entities import SourceSpec
 from etude.errors import Forbidden
 from etude.sample import write_shop
-from etude.sources.source_url import name_for
-from etude.uploads import LOCAL, ReceivedFile, UploadReport, report_catalog
+from etude.sources.source_url import source_name_from_url
+from etude.uploads import LOCAL, ReceivedFile, UploadReport, make_upload_report
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -52,12 +52,12 @@ async def connect_dataset(call: AdminCall, body: ConnectRequest, response: Respo
 
 def _connect(call: ApiCall, body: ConnectRequest) -> UploadReport:
     url = body.url.strip()
-    name = body.name or _free_name(call, name_for(url))
+    name = body.name or _free_name(call, source_name_from_url(url))
     by = call.caller.key.name if call.caller.key else LOCAL
     if not call.server.access_control.local:
-        return report_catalog(name, call.app.add_database(name, url, body.tables, by))
+        return make_upload_report(name, call.app.add_database(name, url, body.tables, by))
     tables = tuple(body.tables) if body.tables is not None else None
-    return report_catalog(name, call.app.add_source(name, SourceSpec(url=url, tables=tables, by=by)))
+    return make_upload_report(name, call.app.add_source(name, SourceSpec(url=url, tables=tables, by=by)))
 
 
 def _free_name(call: ApiCall, wanted: str) -> str:

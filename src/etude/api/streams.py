@@ -68,12 +68,12 @@ class EventStream(StreamingResponse):
         self._left = None
 
 
-def to_event(data: str, name: str, kind: str) -> bytes:
+def format_server_sent_event(data: str, name: str, kind: str) -> bytes:
     """Format one event: the id to resume after it, its type, and its JSON in one line of `data`."""
     return f"id: {name}\nevent: {kind}\ndata: {data}\n\n".encode("utf-8", "replace")
 
 
-def to_line(entry: Entry) -> str:
+def format_entry(entry: Entry) -> str:
     """Format an entry as one flat JSON object: `run_id`, `seq`, `at`, and the event with its `type`."""
     head = f'{{"run_id":"{entry.run_id}","seq":{entry.seq},"at":"{entry.at.isoformat()}",'
     return head + entry.event.model_dump_json()[1:]
@@ -91,7 +91,7 @@ async def send_entries(call: ApiCall, after: dict[str, int], many: bool) -> Asyn
         for entry in entries:
             sent[entry.run_id] = entry.seq
             name = format_event_positions(sent) if many else str(entry.seq)
-            pieces.append(to_event(to_line(entry), name, entry.event.type))
+            pieces.append(format_server_sent_event(format_entry(entry), name, entry.event.type))
         yield b"".join(pieces)
 
 
@@ -108,14 +108,14 @@ def parse_event_positions(text: str) -> dict[str, int]:
     return {position["run"]: int(position["seq"]) for position in found if position}
 
 
-def parse_seq(text: str) -> int:
+def parse_event_seq(text: str) -> int:
     """Parse an event id of a stream of one run."""
     if not re.fullmatch(r"\d{1,10}", text):
         raise Invalid(f"`{text[:200]}` is not the id of an event of this stream.", hint="Send the last one received.")
     return int(text)
 
 
-async def open_stream(call: ApiCall, after: dict[str, int], many: bool) -> Response:
+async def open_event_stream(call: ApiCall, after: dict[str, int], many: bool) -> Response:
     """Return a stream of the runs that have more events; 204 if all have ended and were read to the end."""
     left: dict[str, int] = {}
     for run_id, seq in after.items():
@@ -135,8 +135,8 @@ async def run_events(
     last_event_id: LastEventId = None,
 ) -> Response:
     """Stream the events of a run."""
-    start = parse_seq(last_event_id) if last_event_id else after
-    return await open_stream(call, {run_id: start}, many=False)
+    start = parse_event_seq(last_event_id) if last_event_id else after
+    return await open_event_stream(call, {run_id: start}, many=False)
 
 
 @router.get("/events", responses=DOCUMENTED, response_class=Response)
@@ -148,4 +148,4 @@ async def events(
 ) -> Response:
     """Stream the events of several runs."""
     read = parse_event_positions(last_event_id or after)
-    return await open_stream(call, {run_id: read.get(run_id, 0) for run_id in run}, many=True)
+    return await open_event_stream(call, {run_id: read.get(run_id, 0) for run_id in run}, many=True)

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from etude.api.problems import HttpError
 from etude.errors import Forbidden, Invalid
-from etude.store.base import disk_full, is_full
+from etude.store.base import disk_full_error, is_disk_full
 from etude.uploads import MOST_FILES, ReceivedFile
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ async def receive_upload(call: ApiCall, request: Request, folder: Path, name: st
         except FormParserError as error:
             raise Invalid(f"The form is not valid: {error}.", hint="Send multipart/form-data.") from None
         except OSError as error:
-            if is_full(error):
-                raise disk_full("The upload cannot be written") from error
+            if is_disk_full(error):
+                raise disk_full_error("The upload cannot be written") from error
             raise
     if form is None:
         return Received(writing.files, None)

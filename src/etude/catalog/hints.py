@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etude.catalog.model import DATED, ColumnProfile, SourceProfile, TableProfile, moment
+from etude.catalog.model import DATED, ColumnProfile, SourceProfile, TableProfile, scalar_to_datetime
 from etude.entities import Catalog, Column, ForeignKey, Table
 
 FEW = 12
@@ -57,6 +57,6 @@ def _values(profile: ColumnProfile) -> str:
 def _range(profile: ColumnProfile) -> str:
     """Return the first and the last date of a column; of a text too, if all its values are ISO dates."""
     dated = profile.family in DATED or any(p.kind in DATED and p.share == 1 for p in profile.patterns)
-    if not dated or moment(profile.min) is None or moment(profile.max) is None:
+    if not dated or scalar_to_datetime(profile.min) is None or scalar_to_datetime(profile.max) is None:
         return ""
     return f"{str(profile.min)[:10]}..{str(profile.max)[:10]}"

@@ -14,11 +14,11 @@ from etude.errors import Invalid
 from etude.events import Guided, RunFinished, RunQueued, RunStarted
 from etude.models.base import ConversationMessage, Model, SystemMessage, UserMessage
 from etude.runtime.control import Control
-from etude.runtime.loop import RunSetup, work
+from etude.runtime.loop import RunSetup, run_loop
 from etude.runtime.prompt import describe_catalog
 from etude.runtime.query import RunLog, RunStorage
 from etude.runtime.tool_context import RunResources
-from etude.tools.result_text import cut
+from etude.tools.result_text import cut_result_text
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -69,7 +69,7 @@ class ScriptTask:
     """Code that worked for tables similar to those that need work."""
 
 
-def improve(
+def improve_catalog_script(
     app: App,
     source: Source,
     model: Model,
@@ -111,16 +111,18 @@ def improve(
 
     agent = RunSetup(
         model=model,
-        tools={name: plugins.load("tool", name)() for name in TOOLS},
-        opening=open_task(app, source, task, resources),
+        tools={name: plugins.load_implementation("tool", name)() for name in TOOLS},
+        opening=open_script_task(app, source, task, resources),
         budget=app.settings.budget,
         resources=resources,
         conclude=conclude,
     )
-    return work(lambda: agent, control, log)
+    return run_loop(lambda: agent, control, log)
 
 
-def open_task(app: App, source: Source, task: ScriptTask, resources: RunResources) -> tuple[ConversationMessage, ...]:
+def open_script_task(
+    app: App, source: Source, task: ScriptTask, resources: RunResources
+) -> tuple[ConversationMessage, ...]:
     """Build the messages for the model: its rules, the script, how it failed, and code that worked elsewhere."""
     output = _SUMMARY_OUTPUT if task.name == SUMMARY_SCRIPT else _CATALOG_OUTPUT
     data, mark = resources.quote, resources.mark
@@ -128,7 +130,7 @@ def open_task(app: App, source: Source, task: ScriptTask, resources: RunResource
     schema = describe_catalog(app.catalog(source), task.wanted or task.failure, SCHEMA_CHARS)
     parts = [
         f"Dataset:\n{data(schema)}",
-        f"previous_script ({task.name}), as it ran:\n{data(cut(task.script, SCRIPT_CHARS))}",
+        f"previous_script ({task.name}), as it ran:\n{data(cut_result_text(task.script, SCRIPT_CHARS))}",
         outcome,
     ]
     if task.wanted:

@@ -6,9 +6,9 @@ a table without a fingerprint may have changed and is left out.
 
 from __future__ import annotations
 
-from etude.catalog.model import EXACT, ColumnProfile, SourceProfile, number
+from etude.catalog.model import EXACT, ColumnProfile, SourceProfile, scalar_to_number
 from etude.entities import Catalog, Column
-from etude.offline.vocabulary import RANGED, KnownColumn, KnownTable, kind_of_value
+from etude.offline.vocabulary import RANGED, KnownColumn, KnownTable, vocabulary_value_kind
 
 
 def known_tables(catalog: Catalog, profile: SourceProfile) -> dict[str, KnownTable]:
@@ -31,14 +31,14 @@ def _known(table: str, column: Column, profile: ColumnProfile | None) -> KnownCo
     """Return what the profile knows exactly about a column; None if the rules must count it."""
     if profile is None or profile.nulls is None or profile.provenance.counts.method != "exact":
         return None
-    kind = kind_of_value(column.type)
+    kind = vocabulary_value_kind(column.type)
     distinct = profile.distinct if profile.provenance.distinct == EXACT else None
     if kind != "other" and distinct is None:
         return None
     if profile.masked and kind in RANGED:
         return None
     ranged = (profile.min, profile.max) if kind in RANGED else (None, None)
-    low, high = (number(value) if kind == "number" and isinstance(value, str) else value for value in ranged)
+    low, high = (scalar_to_number(value) if kind == "number" and isinstance(value, str) else value for value in ranged)
     listed = kind == "text" and not profile.masked and profile.provenance.top == EXACT
     values = tuple(sorted(str(top.value) for top in profile.top)) if listed else ()
     counted = distinct or 0 if kind != "other" else 0

@@ -83,7 +83,7 @@ save_summary(profile, changes, history)
 '''
 
 
-def diff_script(name: str, before: str, after: str, why: str) -> str:
+def diff_catalog_script(name: str, before: str, after: str, why: str) -> str:
     """Return what a run changed in a script, below the reason in comments; empty if nothing."""
     if before == after:
         return ""
@@ -92,7 +92,7 @@ def diff_script(name: str, before: str, after: str, why: str) -> str:
     return "".join([*reasons, *lines])
 
 
-def make_script(name: str, dialect: str) -> str:
+def make_catalog_script(name: str, dialect: str) -> str:
     """Return etude's default script for a SQL dialect."""
     if name == SUMMARY_SCRIPT:
         return _SUMMARY.format(dialect=dialect)
@@ -100,7 +100,7 @@ def make_script(name: str, dialect: str) -> str:
     return _CATALOG.format(dialect=dialect, exact_rows=f"{exact_rows:_}")
 
 
-def split_cells(script: str) -> list[str]:
+def split_script_cells(script: str) -> list[str]:
     """Return the cells of a script that contain code."""
     marks = [m.start() for m in _CELL.finditer(script)]
     parts = (script[a:b].strip("\n") for a, b in zip([0, *marks], [*marks, len(script)]))
@@ -114,7 +114,7 @@ def _has_code(cell: str) -> bool:
         return True  # running the cell reports the error
 
 
-def normalize_script(script: str) -> str:
+def normalize_catalog_script(script: str) -> str:
     """Prepare the script of a session for storage: it contains the preamble exactly once."""
     preamble = PREAMBLE.strip("\n")
     rest = script.strip("\n").removeprefix(preamble).strip("\n")
@@ -122,7 +122,7 @@ def normalize_script(script: str) -> str:
     return text.rstrip("\n") + "\n"
 
 
-def set_tables(script: str, tables: Sequence[str] | None) -> str:
+def set_script_tables(script: str, tables: Sequence[str] | None) -> str:
     """Return the script for other tables: its assignment to `TABLES`, if it has one, is replaced."""
     try:
         statements = ast.parse(script).body
@@ -140,9 +140,9 @@ def set_tables(script: str, tables: Sequence[str] | None) -> str:
     return script
 
 
-def generalize_script(script: str, tables: Sequence[str]) -> str:
+def generalize_catalog_script(script: str, tables: Sequence[str]) -> str:
     """Return the script for other databases: it covers all tables and leaves out cells that name one of `tables`."""
-    cells = split_cells(set_tables(script, None))
+    cells = split_script_cells(set_script_tables(script, None))
     kept = [cell for cell in cells if not any(_names(cell, table) for table in tables)]
     return "\n\n".join(kept) + "\n"
 
@@ -160,23 +160,23 @@ class TablePattern:
     code: str
 
 
-def find_patterns(script: str, known: SourceProfile, wanted: Sequence[TableProfile]) -> list[TablePattern]:
+def find_script_patterns(script: str, known: SourceProfile, wanted: Sequence[TableProfile]) -> list[TablePattern]:
     """Find, for each wanted table, the cells that name the table most similar to it."""
     return [p for table in wanted for p in _patterns_for(script, known, table)]
 
 
 def _patterns_for(script: str, known: SourceProfile, table: TableProfile) -> Iterator[TablePattern]:
-    others = [(likeness(table, t), t.name) for t in known.tables if t.name != table.name]
+    others = [(table_likeness(table, t), t.name) for t in known.tables if t.name != table.name]
     for score, name in sorted(others, reverse=True):
         if score < ALIKE:
             return
-        cells = [c for c in split_cells(script) if _names(c, name)]
+        cells = [c for c in split_script_cells(script) if _names(c, name)]
         if cells:
             yield TablePattern(table.name, name, "\n\n".join(cells)[:PATTERN_CHARS])
             return
 
 
-def likeness(one: TableProfile, other: TableProfile) -> float:
+def table_likeness(one: TableProfile, other: TableProfile) -> float:
     """Return the share of columns that two tables have in common, by name and kind."""
     a, b = ({(c.name.lower(), c.family) for c in t.columns} for t in (one, other))
     return len(a & b) / len(a | b) if a | b else 0.0

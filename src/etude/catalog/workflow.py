@@ -21,23 +21,23 @@ from etude import __version__
 from etude.catalog import scripts
 from etude.catalog.drift.compare import Change
 from etude.catalog.drift.open_changes import FollowedChanges, follow_changes
-from etude.catalog.improve import ScriptTask, improve
-from etude.catalog.model import SourceProfile, TableProfile, from_json, to_line
+from etude.catalog.improve import ScriptTask, improve_catalog_script
+from etude.catalog.model import SourceProfile, TableProfile, from_json, profile_to_line
 from etude.catalog.page.report import render_catalog
 from etude.catalog.page.summary import render_summary
 from etude.catalog.scripts import (
     CATALOG_SCRIPT,
     SUMMARY_SCRIPT,
     TablePattern,
-    diff_script,
-    find_patterns,
-    generalize_script,
-    make_script,
-    set_tables,
+    diff_catalog_script,
+    find_script_patterns,
+    generalize_catalog_script,
+    make_catalog_script,
+    set_script_tables,
 )
 from etude.catalog.storage.annotations import annotate
-from etude.catalog.storage.catalog_store import CATALOG, CHANGES, HISTORY, CatalogStore, StoredCatalog, run_name
-from etude.catalog.storage.folders import folder_of, open_root
+from etude.catalog.storage.catalog_store import CATALOG, CHANGES, HISTORY, CatalogStore, StoredCatalog, catalog_run_name
+from etude.catalog.storage.folders import catalog_folder, open_catalog_root
 from etude.catalog.storage.history import (
     CHANGE_LIST,
     EARLIER,
@@ -46,7 +46,7 @@ from etude.catalog.storage.history import (
     find_changes,
     read_history,
 )
-from etude.catalog.storage.profiles import data_fingerprint, keep_profile
+from etude.catalog.storage.profiles import cache_profile, profiled_data_fingerprint
 from etude.entities import Entity
 from etude.errors import Cancelled, EtudeError, Invalid, NotFound, SandboxError, Unavailable
 from etude.events import (
@@ -60,10 +60,10 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.runtime.control import Control
-from etude.runtime.notebook import Notebook, as_problem
+from etude.runtime.notebook import Notebook, cell_as_problem
 from etude.runtime.query import RunLog, RunStorage
 from etude.runtime.tool_context import find_outage
-from etude.validation import explain
+from etude.validation import explain_validation
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -265,8 +265,8 @@ class Cataloger:
 
     def catalog_store(self, source: str | Source, store: str = "", prefix: str = "") -> CatalogStore:
         """Return the runs of a source's catalog; by default in its default location."""
-        objects, root = open_root(self._app, store)
-        return CatalogStore(objects, prefix or folder_of(self._app, self._app.source(source)), root)
+        objects, root = open_catalog_root(self._app, store)
+        return CatalogStore(objects, prefix or catalog_folder(self._app, self._app.source(source)), root)
 
     def _begin(
         self,
@@ -313,12 +313,12 @@ class Cataloger:
             log.add(Note(text=text))
             tell(text)
 
-        objects, root = open_root(app, store)
+        objects, root = open_catalog_root(app, store)
         return _Job(
             source=source,
             catalog=catalog,
-            tables=check_tables(catalog, tables),
-            catalog_store=CatalogStore(objects, prefix or folder_of(app, source), root, note),
+            tables=check_catalog_tables(catalog, tables),
+            catalog_store=CatalogStore(objects, prefix or catalog_folder(app, source), root, note),
             model=_open_model(model, app),
             log=log,
             control=control or Control(),
@@ -343,7 +343,7 @@ class Cataloger:
                 notebook.files[EARLIER] = before.lines
                 catalog = self._make(job, notebook, before, self._catalog_part(job, before))
                 profile = self._checked(job, catalog.value)
-                notebook.files[CATALOG] = to_line(profile)
+                notebook.files[CATALOG] = profile_to_line(profile)
                 notebook.reset()
                 summary = self._summarise(job, notebook, before, profile)
             made = self._keep(job, before, catalog, profile, summary, self._follow(job, before, profile, summary))
@@ -375,7 +375,7 @@ class Cataloger:
         lines: list[bytes] = []
         for data in job.catalog_store.history(latest):
             with contextlib.suppress(ValidationError):
-                lines.insert(0, to_line(from_json(data)))
+                lines.insert(0, profile_to_line(from_json(data)))
             if sum(map(len, lines)) > EARLIER_BYTES:
                 break
         joined = b"".join(lines)
@@ -387,13 +387,16 @@ class Cataloger:
         found = self._previous_script(job, before, name)
         if found is not None:
             script, origin = found
-            yield set_tables(script, job.tables), Lineage(origin="run", previous=origin, previous_sha256=_hash(script))
+            yield (
+                set_script_tables(script, job.tables),
+                Lineage(origin="run", previous=origin, previous_sha256=_hash(script)),
+            )
         else:
             shared = job.catalog_store.script_of(dialect, name)
             if shared is not None:
-                yield set_tables(shared, job.tables), Lineage(origin="dialect", previous_sha256=_hash(shared))
-        own = make_script(name, dialect)
-        yield set_tables(own, job.tables), Lineage(origin="generator")
+                yield set_script_tables(shared, job.tables), Lineage(origin="dialect", previous_sha256=_hash(shared))
+        own = make_catalog_script(name, dialect)
+        yield set_script_tables(own, job.tables), Lineage(origin="generator")
 
     def _previous_script(self, job: _Job, before: _Before, name: str) -> tuple[str, str] | None:
         """Return the script of the latest run, or of one of the last ten if that one cannot be read."""
@@ -435,7 +438,7 @@ class Cataloger:
     def _play(self, job: _Job, notebook: Notebook, part: _Part[T], script: str) -> T:
         """Run a script cell by cell and return its output; raises `Invalid` if it fails."""
         notebook.files.pop(part.output, None)
-        for code in scripts.split_cells(script):
+        for code in scripts.split_script_cells(script):
             cell = self._execute(job, notebook, code)
             if not cell.ok:
                 raise find_outage(cell) or Invalid(_told(cell))
@@ -466,7 +469,7 @@ class Cataloger:
         try:
             return part.read(data)
         except ValidationError as error:
-            raise explain(error, f"`{part.output}`") from None
+            raise explain_validation(error, f"`{part.output}`") from None
         except ValueError as error:
             raise Invalid(f"`{part.output}` cannot be read: {str(error)[:500]}") from None
 
@@ -484,7 +487,9 @@ class Cataloger:
                 return error.message
             return None
 
-        run = improve(self._app, job.source, job.model, notebook, task, job.log.run_id, job.control, complaint)
+        run = improve_catalog_script(
+            self._app, job.source, job.model, notebook, task, job.log.run_id, job.control, complaint
+        )
         if run.status == "cancelled":
             raise Cancelled("The catalog was cancelled.")
         # The model's usage also counts for this run.
@@ -496,7 +501,7 @@ class Cataloger:
         if run.status != "succeeded":
             job.errors.append(f"{part.script}: the model failed: {(run.error or {}).get('detail', run.status)}")
             return None
-        script = scripts.normalize_script(notebook.script())
+        script = scripts.normalize_catalog_script(notebook.script())
         notebook.reset()
         try:
             value = self._play(job, notebook, part, script)
@@ -553,7 +558,7 @@ class Cataloger:
             return self._make(job, notebook, before, part)
         except (Invalid, SandboxError) as error:
             job.note(f"The summary script failed, so etude's default is used: {error.message}")
-            script = make_script(SUMMARY_SCRIPT, profile.dialect)
+            script = make_catalog_script(SUMMARY_SCRIPT, profile.dialect)
             return _Made(script, find_changes(profile, before.history), Lineage(origin="generator"))
 
     def _follow(
@@ -576,11 +581,11 @@ class Cataloger:
         followed: FollowedChanges,
     ) -> CatalogResult:
         """Write the run to the catalog store: its files, its metrics, then the pointer to it."""
-        name = run_name(job.started, before.latest)
+        name = catalog_run_name(job.started, before.latest)
         made = {CATALOG_SCRIPT: catalog.lineage, SUMMARY_SCRIPT: summary.lineage}
         about = {"run": job.log.run_id, "script": f"{name}/{CATALOG_SCRIPT}", "from": catalog.lineage.origin}
         files = {
-            CATALOG: to_line(profile),
+            CATALOG: profile_to_line(profile),
             PAGE: render_catalog(profile, followed.changes, before.history, about).encode(),
             SUMMARY: render_summary(profile, followed.changes, before.history).encode(),
             CHANGES: followed.model_dump_json(exclude_defaults=True).encode(),
@@ -589,8 +594,10 @@ class Cataloger:
         }
         for script, made_script in ((CATALOG_SCRIPT, catalog), (SUMMARY_SCRIPT, summary)):
             found = self._previous_script(job, before, script)
-            own = set_tables(make_script(script, profile.dialect), job.tables)
-            difference = diff_script(script, found[0] if found else own, made_script.script, made_script.lineage.why)
+            own = set_script_tables(make_catalog_script(script, profile.dialect), job.tables)
+            difference = diff_catalog_script(
+                script, found[0] if found else own, made_script.script, made_script.lineage.why
+            )
             if difference:
                 files[f"{script.removesuffix('.py')}.diff"] = difference.encode()
         same = before.latest is not None and before.latest.tables == job.tables
@@ -601,7 +608,7 @@ class Cataloger:
             source=profile.source,
             dialect=profile.dialect,
             fingerprint=profile.fingerprint,
-            data=data_fingerprint(job.catalog),
+            data=profiled_data_fingerprint(job.catalog),
             tables=job.tables,
             failed={t.name: t.error or "" for t in profile.tables if t.plan == "failed"},
             tried_by=job.model.name if job.model else before.latest.tried_by if before.latest else None,
@@ -629,12 +636,12 @@ class Cataloger:
         try:
             for name, script in ((CATALOG_SCRIPT, catalog.script), (SUMMARY_SCRIPT, summary.script)):
                 job.catalog_store.keep_script(
-                    profile.dialect, name, generalize_script(script, [t.name for t in job.catalog.tables])
+                    profile.dialect, name, generalize_catalog_script(script, [t.name for t in job.catalog.tables])
                 )
         except Unavailable as error:  # the run itself is already stored
             job.note(error.message)
         if job.tables is None:
-            keep_profile(self._app, job.source, job.catalog, profile)
+            cache_profile(self._app, job.source, job.catalog, profile)
 
     def _measure(
         self,
@@ -665,7 +672,7 @@ class Cataloger:
         )
 
 
-def check_tables(catalog: Catalog, tables: Sequence[str] | None) -> tuple[str, ...] | None:
+def check_catalog_tables(catalog: Catalog, tables: Sequence[str] | None) -> tuple[str, ...] | None:
     """Return the tables as the source spells them, in the given order; raises `NotFound` for an unknown one."""
     if tables is None:
         return None
@@ -691,7 +698,7 @@ def _catalog_task(profile: SourceProfile, script: str, before: _Before) -> Scrip
     lines = [f"- `{t.name}` could not be profiled: {t.error}" for t in failed]
     said = "is new, or its columns changed"
     lines += [f"- `{t.name}` {said}" for t in new[:200] if t not in failed]
-    patterns: Sequence[TablePattern] = find_patterns(script, last or profile, [*failed, *new][:50])
+    patterns: Sequence[TablePattern] = find_script_patterns(script, last or profile, [*failed, *new][:50])
     return ScriptTask(CATALOG_SCRIPT, script, "", "\n".join(lines), tuple(patterns))
 
 
@@ -705,7 +712,7 @@ def _first_then(first: StoredCatalog, others: Callable[[], list[StoredCatalog]])
 
 
 def _told(cell: Cell) -> str:
-    return str(as_problem(cell).get("detail", cell.outcome))
+    return str(cell_as_problem(cell).get("detail", cell.outcome))
 
 
 def _hash(text: str) -> str:

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the verb."""
     from etude.app import App
-    from etude.cli.agents import local_cause
+    from etude.cli.agents import local_agent_cause
 
     with App() as app:
         agents = app.scoped(options.tenant).agents
@@ -54,9 +54,9 @@ def run(options: argparse.Namespace) -> None:
             case "list":
                 _list(agents, options)
             case "cancel":
-                _show(agents, agents.cancel_action(options.action, cause=local_cause(options.reason)), options)
+                _show(agents, agents.cancel_action(options.action, cause=local_agent_cause(options.reason)), options)
             case "retry":
-                _show(agents, agents.retry_action(options.action, cause=local_cause(options.reason)), options)
+                _show(agents, agents.retry_action(options.action, cause=local_agent_cause(options.reason)), options)
             case _:
                 _show(agents, agents.action(options.action), options)
 

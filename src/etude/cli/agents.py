@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> None:
             _reload_all(agents, options)
         elif options.verb == "message":
             how = {"urgency": options.urgency, "delay": options.delay}
-            action = agents.message(options.agent, _value(options.text), cause=local_cause(options.reason), **how)
+            action = agents.message(options.agent, _value(options.text), cause=local_agent_cause(options.reason), **how)
             sys.stdout.write(json.dumps({"action": action}) + "\n" if options.json else f"{action}\n")
         else:
             _show(agents, _apply_verb(app, options), options)
@@ -133,7 +133,7 @@ def _warn_of_source(app: App, config: dict[str, Any]) -> None:
             sys.stderr.write(f"warning: {printable(error.message)} Each step fails until it is there.\n")
 
 
-def local_cause(reason: str) -> Cause:
+def local_agent_cause(reason: str) -> Cause:
     """Return the user of this machine and a reason, for events."""
     import getpass
 
@@ -151,19 +151,19 @@ def _reload_all(agents: Agents, options: argparse.Namespace) -> None:
 
     if options.agent is not None or options.settings:
         raise Invalid("`--all` was given with an agent or settings.", hint="Leave out one of them.")
-    count = agents.reload_all(cause=local_cause(options.reason))
+    count = agents.reload_all(cause=local_agent_cause(options.reason))
     text = f"{count} agents use the current settings from their next step on.\n"
     sys.stdout.write(json.dumps({"reloaded": count}) + "\n" if options.json else text)
 
 
 def _kinds(options: argparse.Namespace) -> None:
     from etude import plugins
-    from etude.agents.control import load_kind
+    from etude.agents.control import load_agent_kind
     from etude.errors import Invalid
 
-    for name in plugins.names("agent"):
+    for name in plugins.implementation_names("agent"):
         try:
-            kind = load_kind(name)
+            kind = load_agent_kind(name)
         except Invalid as error:
             sys.stderr.write(f"{name}: {printable(str(error))}\n")
             continue
@@ -190,7 +190,7 @@ def _apply_verb(app: App, options: argparse.Namespace) -> AgentInfo:
 
     agents = app.agents
     guidance = _value(options.text) if getattr(options, "text", None) is not None else None
-    cause = local_cause(getattr(options, "reason", ""))
+    cause = local_agent_cause(getattr(options, "reason", ""))
     match options.verb:
         case "create":
             config = _settings(app, options.kind, options.settings)
@@ -217,10 +217,10 @@ def _apply_verb(app: App, options: argparse.Namespace) -> AgentInfo:
 
 
 def _settings(app: App, kind: str, pairs: list[str]) -> dict[str, Any]:
-    from etude.agents.control import load_kind
+    from etude.agents.control import load_agent_kind
     from etude.errors import Invalid
 
-    fields, found = load_kind(kind).Config.model_fields, {}
+    fields, found = load_agent_kind(kind).Config.model_fields, {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
@@ -236,10 +236,10 @@ def _settings(app: App, kind: str, pairs: list[str]) -> dict[str, Any]:
 
 def _absolute_path(source: str) -> str:
     """Return a local path as an absolute one, so that it is valid for a worker in another folder."""
-    from etude.sources.source_url import local_path
+    from etude.sources.source_url import source_path
 
     path = os.path.expanduser(source)
-    return local_path(source) if os.path.exists(path) or glob(path) else source
+    return source_path(source) if os.path.exists(path) or glob(path) else source
 
 
 def _value(text: str) -> Any:

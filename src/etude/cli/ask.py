@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from etude.cli.options import open_app
-from etude.cli.output import is_number, print_table, printable_lines
+from etude.cli.output import is_number_type, print_table
 from etude.cli.progress import Progress
-from etude.cli.table import printable
+from etude.cli.table import printable, printable_lines
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -141,7 +141,7 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
     """
     import itertools
 
-    from etude.cli.chart import draw, shows_all
+    from etude.cli.chart import chart_shows_all, draw_chart
     from etude.runtime.answer import chosen_results
 
     if answer.question:
@@ -157,14 +157,14 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
         rows = [tuple(map(_shorten, row)) for row in itertools.islice(result.iter_rows(shown=True), SHOWN_ROWS)]
         names = [c.name for c in result.columns]
         whole = len(rows) == result.row_count
-        chart = draw(answer.chart, names, rows) if answer.chart and number == 0 and whole else ""
+        chart = draw_chart(answer.chart, names, rows) if answer.chart and number == 0 and whole else ""
         charted = charted or bool(chart)
-        drawn = bool(chart) and shows_all(answer.chart or {}, names, rows)
+        drawn = bool(chart) and chart_shows_all(answer.chart or {}, names, rows)
         if not drawn and not chosen:
             chart = ""  # bars beside the table would say the same again, unless a model chose to show both
         if not drawn and (result.row_count > 1 or len(names) > 1 or chosen or not answer.text):
             out.write("\n")
-            print_table(names, rows, out, [is_number(c.type) for c in result.columns])
+            print_table(names, rows, out, [is_number_type(c.type) for c in result.columns])
             if result.row_count > len(rows):
                 out.write(f"{result.row_count:,} rows, {len(rows)} shown\n")
         out.write(f"\n{chart}" if chart else "")
@@ -176,21 +176,21 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
 
 def _other_chart(answer: Answer, keep: Path | None) -> str:
     """Return a chart with its own data as text, or the name of a file with a chart that text cannot show."""
-    from etude.cli.chart import draw
+    from etude.cli.chart import draw_chart
 
     chart = answer.chart or {}
     values = chart.get("data", {}).get("values") if isinstance(chart.get("data"), dict) else None
     if isinstance(values, list) and values and all(isinstance(value, dict) for value in values):
         names = list(values[0])
         rows = [tuple(value.get(name) for name in names) for value in values[:SHOWN_ROWS]]
-        if len(rows) == len(values) and (drawn := draw(chart, names, rows)):
+        if len(rows) == len(values) and (drawn := draw_chart(chart, names, rows)):
             return f"\n{drawn}"
     if keep is None:
         return ""
     if answer.result is not None and not values:
-        from etude.runtime.chosen_chart import build_chart
+        from etude.runtime.chosen_chart import build_chosen_chart
 
-        chart = build_chart(chart, answer.result, inline=True) or chart
+        chart = build_chosen_chart(chart, answer.result, inline=True) or chart
     keep.mkdir(parents=True, exist_ok=True)
     path = keep / f"{answer.run_id}.vl.json"
     path.write_text(json.dumps(chart, ensure_ascii=False))
@@ -209,7 +209,7 @@ def _print_json(entry: Entry) -> None:
 
 def _print_answer_json(answer: Answer) -> None:
     """Print an answer as a JSON line with as many rows as the terminal would show; the run keeps all of them."""
-    from etude.runtime.answer import describe_answer
+    from etude.runtime.answer import answer_to_body
 
-    body = describe_answer(answer, SHOWN_ROWS).model_dump(mode="json")
+    body = answer_to_body(answer, SHOWN_ROWS).model_dump(mode="json")
     sys.stdout.write(json.dumps({"type": "answer"} | body) + "\n")

@@ -66,12 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Create the catalog and show the progress on standard error, or acknowledge changes; return the exit code."""
-    from etude.app import App, require_source
+    from etude.app import App, require_app_source
 
     if options.source and options.db_conn:
         raise Invalid("The source is given twice.", hint="Leave out --db-conn.")
-    source = require_source(options.source or options.db_conn, os.environ)
-    store, prefix = split_place(options.store or "", options.prefix or "")
+    source = require_app_source(options.source or options.db_conn, os.environ)
+    store, prefix = split_catalog_place(options.store or "", options.prefix or "")
     _check_options(options)
     if options.acknowledge:
         with App() as app:
@@ -165,7 +165,7 @@ def _exit_code(made: CatalogResult, level: str | None) -> int:
     return CHANGED if any(c.pending and c.severity in counted for c in made.changes) else 0
 
 
-def split_place(store: str, prefix: str) -> tuple[str, str]:
+def split_catalog_place(store: str, prefix: str) -> tuple[str, str]:
     """Return the store and the prefix; a prefix may be a whole URL, such as s3://bucket/customer/orders."""
     scheme, separator, rest = prefix.partition("://")
     if not separator:
@@ -181,7 +181,8 @@ def print_catalog(made: CatalogResult, out: IO[str], page: Path | None = None) -
     metrics, pending = made.metrics, [c for c in made.changes if c.pending]
     tables = len(made.profile.tables)
     out.write(
-        f"{tables:,} table{'' if tables == 1 else 's'} in {metrics.seconds:.1f} s, {count_changes(made.changes)}\n"
+        f"{tables:,} table{'' if tables == 1 else 's'} in {metrics.seconds:.1f} s, "
+        f"{catalog_change_counts(made.changes)}\n"
     )
     for change in pending[:SHOWN]:
         word = "" if change.status == "new" else f" (open since {change.since:%Y-%m-%d})" if change.since else " (open)"
@@ -201,7 +202,7 @@ def print_catalog(made: CatalogResult, out: IO[str], page: Path | None = None) -
     out.write(f"\n{printable(str(page) if page else made.url + '/' + PAGE)}\n{made.run_id}\n")
 
 
-def count_changes(changes: Sequence[Change]) -> str:
+def catalog_change_counts(changes: Sequence[Change]) -> str:
     """Count the changes by status, such as `2 new changes, 1 still open`."""
     counts = Counter[str](c.status for c in changes)
     new = counts["new"]

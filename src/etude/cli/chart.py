@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from etude.cli.table import printable, show_column
+from etude.cli.table import format_column, printable
 
 WIDTH = 40
 LABEL = 40
@@ -15,7 +15,7 @@ LABEL = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def draw(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def draw_chart(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return the chart as lines of text; empty if it does not have one label and one number, or computes values."""
     label, value = _axes(chart)
     if label not in columns or value not in columns or "color" in _encoding(chart) or _computes(chart):
@@ -29,13 +29,13 @@ def draw(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[
     width = max(len(name) for name, _ in points)
     title = chart.get("title")
     head = f"{printable(title)}\n" if isinstance(title, str) and title else ""
-    shown = show_column(value, [v for _, v in points])
+    shown = format_column(value, [v for _, v in points])
     return head + "".join(
         f"{name:<{width}} {_bar(abs(float(v)) / largest)} {text}\n" for (name, v), text in zip(points, shown)
     )
 
 
-def shows_all(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
+def chart_shows_all(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
     """Return whether the chart of these rows says all that they hold, so that a table would only repeat it."""
     label, value = _axes(chart)
     if len(columns) != 2 or {label, value} != {*columns}:

@@ -7,10 +7,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from etude.cli.ask import Steps, answer_question, print_answer, suggest_similar
-from etude.cli.options import open_app, patience_for
+from etude.cli.options import open_app, progress_delay
 from etude.cli.output import write_result
 from etude.cli.progress import Progress
-from etude.cli.sql_prompt import EXIT, Commands, options_of, read_line
+from etude.cli.sql_prompt import EXIT, Commands, prompt_options, read_prompt_line
 from etude.cli.table import printable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Read questions and answer them until the end of input."""
     with open_app(options.source) as app:
-        with Progress(f"opening {options.source}", patience_s=patience_for(options.source)) as progress:
+        with Progress(f"opening {options.source}", patience_s=progress_delay(options.source)) as progress:
             app.source(options.source).mount(progress)
         name = options.model or app.settings.model
         about = printable(options.source)
@@ -46,14 +46,14 @@ def run(options: argparse.Namespace) -> None:
 def _converse(app: App, source: str, model: str | None, thread: str | None) -> None:
     import contextlib
 
-    from etude.cli.main import report
+    from etude.cli.main import report_error
     from etude.errors import EtudeError
 
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - gives `input` its line editing
     waiting: str | None = None
     commands = Commands(app, source, ABOUT)
-    while (text := read_line("… " if waiting else "? ")) is not None and text.strip().lower() not in EXIT:
+    while (text := read_prompt_line("… " if waiting else "? ")) is not None and text.strip().lower() not in EXIT:
         if not text.strip():
             continue
         try:
@@ -65,10 +65,10 @@ def _converse(app: App, source: str, model: str | None, thread: str | None) -> N
             thread, waiting = answer.thread_id, answer.run_id if answer.question else None
             suggest_similar(answer, sys.stderr)
             if commands.vertical and answer.result is not None:
-                write_result(answer.result, options_of(commands))
+                write_result(answer.result, prompt_options(commands))
             else:
                 print_answer(answer.require(), sys.stdout, app.settings.home / "charts", said=steps.said(answer))
         except EtudeError as error:
-            report(error, argparse.Namespace())
+            report_error(error, argparse.Namespace())
         except KeyboardInterrupt:
             sys.stdout.write("\n")

@@ -21,15 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print each setting, its effective value and its origin. Secrets are not shown."""
-    from etude.redaction import is_secret, redact_value
-    from etude.settings import flatten, load_with_origins
+    from etude.redaction import is_secret_name, redact_value
+    from etude.settings import flatten_settings, load_with_origins
 
     settings, origins = load_with_origins()
     values = settings.model_dump(mode="json")
     values["store"], values["objects"] = settings.store_url, settings.objects_url
     rows = [
-        (key, "***" if is_secret(key) else str(redact_value(value)), origins.get(key, "default"))
-        for key, value in flatten(values)
+        (key, "***" if is_secret_name(key) else str(redact_value(value)), origins.get(key, "default"))
+        for key, value in flatten_settings(values)
     ]
     if options.json:
         items = [{"key": k, "value": v, "origin": o} for k, v, o in rows]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.cli.output import write_result
 from etude.cli.runs import print_runs
-from etude.cli.sources import show_catalog
+from etude.cli.sources import print_source_schema
 from etude.errors import Refused, SandboxError, Unavailable
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _serve() -> None:
 
 def _succeeds(name: str, show: Callable[[], None]) -> bool:
     """Show a part of the demo; report its error instead of raising it."""
-    from etude.cli.main import report
+    from etude.cli.main import report_error
 
     try:
         show()
@@ -169,7 +169,7 @@ def _succeeds(name: str, show: Callable[[], None]) -> bool:
             raise
         sys.stdout.flush()
         sys.stderr.write(f"The part about {name} failed:\n")
-        report(error, argparse.Namespace())
+        report_error(error, argparse.Namespace())
         return False
     return True
 
@@ -183,7 +183,7 @@ def _add_shop(app: App, folder: Path) -> None:
     write_shop(folder)
     if NAME in app.sources():
         app.remove_source(NAME)
-    show_catalog(app.add_source(NAME, SourceSpec(url=str(folder))), as_json=False)
+    print_source_schema(app.add_source(NAME, SourceSpec(url=str(folder))), as_json=False)
     sys.stdout.write(f"`{NAME}` is now a name for this folder; `etude sources remove {NAME}` removes it.\n")
 
 
@@ -201,7 +201,7 @@ def _ask(app: App) -> None:
 
 def _ask_again(app: App) -> None:
     from etude.cli.ask import print_answer
-    from etude.replays.compile import own_ms
+    from etude.replays.compile import run_ms_without_waiting
 
     _say(f"The same question again is answered by the script of the first run: {QUESTIONS[1]}")
     first = app.ask(NAME, QUESTIONS[1], model="offline", fresh=True).require()
@@ -210,7 +210,7 @@ def _ask_again(app: App) -> None:
     print_answer(second, sys.stdout)
     for label, answer in (("first", first), ("second", second)):
         used = answer.run.usage.tokens_in + answer.run.usage.tokens_out
-        sys.stdout.write(f"{label:<8}{own_ms(answer.run):>8,.0f} ms  {used} tokens\n")
+        sys.stdout.write(f"{label:<8}{run_ms_without_waiting(answer.run):>8,.0f} ms  {used} tokens\n")
     sys.stdout.write(f"`etude runs script {first.run_id}` prints it as a Python file.\n")
 
 
@@ -224,7 +224,7 @@ def _query(app: App) -> None:
 
 
 def _study(app: App) -> None:
-    from etude.cli.py import print_end
+    from etude.cli.py import print_cell_end
 
     _say("The same data from Python, in a sandboxed session that keeps its variables:")
     with app.open_session(NAME) as session:
@@ -233,7 +233,7 @@ def _study(app: App) -> None:
             cell = session.execute(code)
             if cell.error:
                 raise SandboxError(f"{cell.error.get('type')}: {cell.error.get('message')}")
-            print_end(cell)
+            print_cell_end(cell)
         level = session.isolation["level"]
         sys.stdout.write(f"\nisolation level {level}: no network, no other programs, no files of this machine\n")
 

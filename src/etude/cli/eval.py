@@ -38,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Ask the questions, judge the answers, and print the figures."""
     from etude.app import App
-    from etude.evaluation import evaluate, read_cases
+    from etude.evaluation import evaluate, read_reference_questions
 
-    cases = read_cases(Path(options.questions))
+    cases = read_reference_questions(Path(options.questions))
     with App() as app:
         named = app.sources().get(options.source)
         model = options.model or app.settings.model
@@ -57,11 +57,11 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="etude-eval-") as home, App(home=Path(home), replay="off") as app:
         judged = evaluate(app, source, cases, model, show)
     if options.junit:
-        Path(options.junit).write_bytes(as_junit(judged))
+        Path(options.junit).write_bytes(cases_as_junit(judged))
     if options.json:
         sys.stdout.write(json.dumps(_figures(judged)) + "\n")
     else:
-        sys.stdout.write(format_figures(judged))
+        sys.stdout.write(format_scores(judged))
     return 0
 
 
@@ -71,7 +71,7 @@ def _as_json(judged: Judged) -> dict[str, Any]:
     return {"question": case["question"], "db": case["db"], "cause": case["cause"]} | body
 
 
-def as_junit(judged: Sequence[Judged]) -> bytes:
+def cases_as_junit(judged: Sequence[Judged]) -> bytes:
     """Return the questions as tests in JUnit XML: a right answer passes, one without a reference is skipped."""
     from xml.etree import ElementTree as Xml
 
@@ -105,33 +105,33 @@ def describe_case(judged: Judged) -> str:
 
 
 def _figures(judged: list[Judged]) -> dict[str, Any]:
-    from etude.evaluation import by_confidence, score, scores_by
+    from etude.evaluation import score_judged, scores_by_confidence, scores_by_group
 
     def body(found: Score) -> dict[str, Any]:
         return asdict(found) | {"precision": found.precision, "coverage": found.coverage}
 
     return {
-        "all": body(score(judged)),
-        "databases": {name: body(found) for name, found in scores_by(judged, lambda each: each.case.db).items()},
-        "causes": {name: body(found) for name, found in scores_by(judged, lambda each: each.case.cause).items()},
-        "confidence": [asdict(each) for each in by_confidence(judged)],
+        "all": body(score_judged(judged)),
+        "databases": {name: body(found) for name, found in scores_by_group(judged, lambda each: each.case.db).items()},
+        "causes": {name: body(found) for name, found in scores_by_group(judged, lambda each: each.case.cause).items()},
+        "confidence": [asdict(each) for each in scores_by_confidence(judged)],
     }
 
 
-def format_figures(judged: list[Judged]) -> str:
+def format_scores(judged: list[Judged]) -> str:
     """Return the figures as a table: by database, by cause, in all, and by confidence."""
-    from etude.evaluation import by_confidence, score, scores_by
+    from etude.evaluation import score_judged, scores_by_confidence, scores_by_group
 
     head = f"{'':<24}{'asked':>6}{'right':>6}{'wrong':>6}{'back':>6}{'refused':>8}{'failed':>7}{'precision':>10}"
     lines = [f"{head}{'coverage':>9}{'first s':>8}{'ms':>7}{'USD':>8}"]
     for key in (lambda each: each.case.db, lambda each: each.case.cause):
-        groups = scores_by(judged, key)
+        groups = scores_by_group(judged, key)
         lines += [_line(name or "other", found) for name, found in groups.items()] if len(groups) > 1 else []
-    total = score(judged)
+    total = score_judged(judged)
     lines.append(_line("all", total))
     if total.unknown:
         lines.append(f"The reference of {total.unknown} questions does not run; they are not counted.")
-    steps = by_confidence(judged)
+    steps = scores_by_confidence(judged)
     if steps:
         lines.append(f"\n{'confidence at least':<24}{'answered':>9}{'precision':>10}{'coverage':>9}")
         lines += [

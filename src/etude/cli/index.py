@@ -27,10 +27,10 @@ def run(options: argparse.Namespace) -> None:
     """Make the index, or bring it up to date, and print what changed."""
     import os
 
-    from etude.app import App, require_source
+    from etude.app import App, require_app_source
     from etude.cli.progress import Progress
 
-    source = require_source(options.source, os.environ)
+    source = require_app_source(options.source, os.environ)
     columns = [name.strip() for name in (options.columns or "").split(",") if name.strip()]
     with App() as app:
         if options.remove:

@@ -56,13 +56,13 @@ def _create(identity: Identity, options: argparse.Namespace) -> None:
 
     from etude.errors import Invalid
     from etude.store.identity import KeyLimits
-    from etude.validation import explain
+    from etude.validation import explain_validation
 
     given = {name: getattr(options, name) for name in KeyLimits.model_fields}
     try:
         limits = KeyLimits.model_validate(given)
     except ValidationError as error:
-        raise explain(
+        raise explain_validation(
             error,
             "the limits",
             name=lambda field: f"`--{field.replace('_', '-')}`",

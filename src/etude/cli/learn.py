@@ -75,9 +75,9 @@ def _learner(app: App, options: argparse.Namespace, runs: int, seed: int) -> Lea
     chosen = tuple(p.strip() for p in (options.proposers or "").split(",") if p.strip())
     proposers = load_proposers()
     if options.model:
-        from etude.learning.edits.proposers.model import NAME, propose_with
+        from etude.learning.edits.proposers.model import NAME, propose_with_model
 
-        proposers[NAME] = propose_with(app.open_model(options.model), Cancellation())
+        proposers[NAME] = propose_with_model(app.open_model(options.model), Cancellation())
     return Learner(
         app.store,
         app.settings.home,
@@ -101,7 +101,7 @@ def _once(app: App, options: argparse.Namespace) -> None:
 
 def _print_learned(learned: Learned, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(describe(learned)) + "\n")
+        sys.stdout.write(json.dumps(learned_as_json(learned)) + "\n")
         return
     before, after = (learned.passed_before, learned.total_before), (learned.passed_after, learned.total_after)
     print(f"before: {before[0]} of {before[1]} tests passed; after: {after[0]} of {after[1]}")
@@ -114,7 +114,7 @@ def _print_learned(learned: Learned, as_json: bool) -> None:
     print(printable(learned.reason + "."))
 
 
-def describe(learned: Learned) -> dict[str, object]:
+def learned_as_json(learned: Learned) -> dict[str, object]:
     """Return the result of a learning run as JSON."""
 
     def short(edit: StoredEdit) -> dict[str, object]:
@@ -134,7 +134,7 @@ def describe(learned: Learned) -> dict[str, object]:
 
 def _watch(app: App, options: argparse.Namespace) -> None:
     from etude.errors import LimitExceeded
-    from etude.learning.edits.completed import WakeHistory, publish, summarise_outcomes
+    from etude.learning.edits.completed import WakeHistory, publish_tests_completed, summarise_outcomes
     from etude.learning.edits.learner import WATCHED
     from etude.store.edits import StoredEdits
 
@@ -147,7 +147,7 @@ def _watch(app: App, options: argparse.Namespace) -> None:
             print(f"The budget of {options.runs} runs is spent.")
             return
         event = summarise_outcomes(learner.repo, outcomes, options.suite)
-        publish(app.store, event)
+        publish_tests_completed(app.store, event)
         history, reason = history.add(event)
         if reason:
             _say(reason)
@@ -164,48 +164,48 @@ def _watch(app: App, options: argparse.Namespace) -> None:
 
 
 def _completed(app: App, options: argparse.Namespace) -> None:
-    from etude.learning.edits.completed import publish, summarise_outcomes
-    from etude.learning.edits.suite import read_junit
+    from etude.learning.edits.completed import publish_tests_completed, summarise_outcomes
+    from etude.learning.edits.suite import read_suite_junit
 
     try:
         text = Path(options.results).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise Invalid(f"`{options.results}` cannot be read: {error.strerror}.", hint="Check the path.") from None
     repo = str(Path(options.repo).expanduser().resolve())
-    event = summarise_outcomes(repo, read_junit(text).values())
-    publish(app.store, event)
+    event = summarise_outcomes(repo, read_suite_junit(text).values())
+    publish_tests_completed(app.store, event)
     wakes = "wakes agents" if event.wakes else "wakes agents only if an error or the time is new to them"
     print(f"{event.passed} of {event.total} tests passed; this {wakes}.")
 
 
 def _report(app: App, options: argparse.Namespace) -> None:
     from etude.learning.report import (
-        as_json,
-        as_page,
-        as_text,
         describe_playbooks,
         playbook_as_json,
+        read_learn_reports,
         read_learned_playbooks,
-        read_reports,
+        report_as_json,
+        report_as_text,
+        reports_as_page,
     )
     from etude.store.edits import StoredEdits
 
     repo = str(Path(options.repo).expanduser().resolve()) if options.repo else None
-    reports = read_reports(StoredEdits(app.store), repo)
+    reports = read_learn_reports(StoredEdits(app.store), repo)
     # Playbooks belong to no folder of code.
     playbooks = read_learned_playbooks(app.playbooks) if repo is None else []
     if options.page:
         try:
-            Path(options.page).write_text(as_page(reports, playbooks), encoding="utf-8")
+            Path(options.page).write_text(reports_as_page(reports, playbooks), encoding="utf-8")
         except OSError as error:
             raise Invalid(f"`{options.page}` cannot be written: {error.strerror}.", hint="Check the path.") from None
     if options.json:
-        told = {"edits": [as_json(r) for r in reports], "playbooks": [playbook_as_json(p) for p in playbooks]}
+        told = {"edits": [report_as_json(r) for r in reports], "playbooks": [playbook_as_json(p) for p in playbooks]}
         sys.stdout.write(json.dumps(told) + "\n")
     elif not playbooks and not any(r.edits or r.runs for r in reports):
         print("Nothing has been learned yet.")
     else:
-        for text in [*map(as_text, reports), describe_playbooks(playbooks)]:
+        for text in [*map(report_as_text, reports), describe_playbooks(playbooks)]:
             print("\n".join(map(printable, text.splitlines())))
     if options.page:
         _say(f"wrote {options.page}")

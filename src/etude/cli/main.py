@@ -78,17 +78,17 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         leave_out_numpy()
     # Loading libraries makes many objects that live until the end; searching them for cycles takes time and frees none.
     gc.set_threshold(50_000)
-    raise SystemExit(run(arguments))
+    raise SystemExit(run_command(arguments))
 
 
-def run(arguments: list[str]) -> int:
+def run_command(arguments: list[str]) -> int:
     """Run a command and return its exit code; print errors as messages, never as tracebacks."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        sys.stdout.write(overview())
+        sys.stdout.write(commands_overview())
         return 0
     if arguments[0] == "help":
         # `etude help` is `etude --help`, and `etude help sql` is `etude sql --help`.
-        return run([*arguments[1:2], "--help"])
+        return run_command([*arguments[1:2], "--help"])
     if arguments[0] in ("-V", "--version", "version"):
         sys.stdout.write(f"etude {__version__}\n")
         return 0
@@ -144,10 +144,10 @@ def _run_command(name: str, arguments: list[str]) -> int:
     except EtudeError as error:
         # Ctrl-C may surface as the failure of whatever it stopped, such as a script of a catalog.
         if interrupts and name not in PROMPTS and not isinstance(error, Cancelled):
-            return report(Cancelled(f"`etude {name}` was cancelled."), options)
-        return report(error, options)
+            return report_error(Cancelled(f"`etude {name}` was cancelled."), options)
+        return report_error(error, options)
     except KeyboardInterrupt:
-        return report(Cancelled(f"`etude {name}` was cancelled."), options)
+        return report_error(Cancelled(f"`etude {name}` was cancelled."), options)
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. That is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -155,7 +155,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("ETUDE_DEBUG"):
             raise
-        return report(error, options)
+        return report_error(error, options)
     finally:
         _note_interrupts(None)
 
@@ -176,7 +176,7 @@ def _note_interrupts(seen: list[int] | None) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def report(error: BaseException, options: argparse.Namespace) -> int:
+def report_error(error: BaseException, options: argparse.Namespace) -> int:
     """Print an error on standard error and return its exit code."""
     from etude.errors import EtudeError, problem
 
@@ -202,7 +202,7 @@ def _shown(text: str) -> str:
     return printable(text)
 
 
-def overview() -> str:
+def commands_overview() -> str:
     """Return the help text of `etude` itself."""
     width = max(map(len, COMMANDS)) + 2
     lines = "".join(f"  {name:<{width}}{text}\n" for name, text in COMMANDS.items())

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.options import whole_number
-from etude.cli.search import split
+from etude.cli.search import split_search_list
 from etude.cli.table import printable
 from etude.errors import Invalid
 
@@ -49,10 +49,10 @@ def run(options: argparse.Namespace) -> None:
             options.table,
             like,
             options.where,
-            columns=split(options.columns) or (),
+            columns=split_search_list(options.columns) or (),
             k=options.k,
             offset=options.offset,
-            facets=split(options.facets) or (),
+            facets=split_search_list(options.facets) or (),
         )
     if options.json:
         sys.stdout.write(page.model_dump_json() + "\n")

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Serve one client, or print its configuration or the skill."""
     if options.install:
-        sys.stdout.write(config_for(options.install, options.tools))
+        sys.stdout.write(mcp_client_config(options.install, options.tools))
         return
     if options.skill:
         from importlib import resources
@@ -40,18 +40,18 @@ def run(options: argparse.Namespace) -> None:
         sys.stdout.write((resources.files("etude") / "skill" / "SKILL.md").read_text("utf-8"))
         return
     try:
-        from etude.mcp_server.server import choose_tools, serve_stdio
+        from etude.mcp_server.server import choose_mcp_tools, serve_mcp_stdio
     except ImportError as error:
         raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
     from etude.app import App
 
-    tools = choose_tools(options.tools) if options.tools is not None else None
+    tools = choose_mcp_tools(options.tools) if options.tools is not None else None
     with App() as app:
         app.pool.warm()
-        serve_stdio(app, tools)
+        serve_mcp_stdio(app, tools)
 
 
-def config_for(client: str, tools: str | None = None) -> str:
+def mcp_client_config(client: str, tools: str | None = None) -> str:
     """Return the configuration of a client; print on standard error where it belongs."""
     command, arguments = _command()
     arguments += ["--tools", tools] if tools else []

@@ -36,20 +36,20 @@ def run(options: argparse.Namespace) -> None:
     """Observe, and print findings as they come."""
     from etude.app import App
     from etude.errors import EtudeError
-    from etude.learning.observer.model_diagnosis import diagnose_with
-    from etude.learning.observer.observer import OperationObserver, observe
-    from etude.settings import read_reference
+    from etude.learning.observer.model_diagnosis import diagnose_with_model
+    from etude.learning.observer.observer import OperationObserver, observe_once
+    from etude.settings import read_setting_reference
 
     with App() as app:
         if options.url is None:
             name = options.model or app.settings.model
-            diagnose = diagnose_with(lambda: app.open_model(name), app.store) if name != "offline" else None
-            observer = observe(app.store, app.settings.home, diagnose)
+            diagnose = diagnose_with_model(lambda: app.open_model(name), app.store) if name != "offline" else None
+            observer = observe_once(app.store, app.settings.home, diagnose)
         else:
-            from etude.learning.observer.remote import read_remote
+            from etude.learning.observer.remote import read_remote_operations
 
-            key = read_reference(options.key, "The key") if options.key else ""
-            observer = OperationObserver(lambda: read_remote(options.url, key), app.settings.home)
+            key = read_setting_reference(options.key, "The key") if options.key else ""
+            observer = OperationObserver(lambda: read_remote_operations(options.url, key), app.settings.home)
         number = 0
         while True:
             number += 1
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _print(findings: list[Finding], as_json: bool) -> None:
-    from etude.learning.observer.observer import as_json as to_json
+    from etude.learning.observer.observer import finding_as_json as to_json
 
     for finding in findings:
         if as_json:

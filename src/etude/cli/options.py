@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they set."""
+"""Options that several commands share, and the app, the engine and the limits that a command opens by them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def whole_number(text: str) -> int:
     return number
 
 
-def parse_options(pairs: list[str]) -> dict[str, str]:
+def parse_source_options(pairs: list[str]) -> dict[str, str]:
     """Return options given as KEY=VALUE."""
     from etude.errors import Invalid
 
@@ -79,14 +79,14 @@ def open_app(source: str, record: bool | None = None, engine: EngineClient | Non
 
 def start_engine(source: str) -> EngineClient | None:
     """Start the engine of a source, except of a server, while this process has loaded nothing else yet."""
-    from etude.sources.engine_process import can_fork
+    from etude.sources.engine_process import can_fork_engine
     from etude.sources.pool import EngineClient, EngineLimits
 
     preload = _expected_kind(source)
     if preload is None:
         return None
     # The app sets the real limits, before the engine opens anything.
-    return EngineClient(False, EngineLimits(memory=0, scratch_bytes=0, threads=1), preload, fork=can_fork())
+    return EngineClient(False, EngineLimits(memory=0, scratch_bytes=0, threads=1), preload, fork=can_fork_engine())
 
 
 def _expected_kind(source: str) -> str | None:
@@ -100,22 +100,22 @@ def _expected_kind(source: str) -> str | None:
     return "sqlite" if scheme == "sqlite" else "duckdb"
 
 
-def database_file(source: str) -> str:
+def database_file_argument(source: str) -> str:
     """Return the absolute path of a database file; empty if the text may be anything else, such as a name or a URL."""
-    from etude.sources.source_url import find_kind, local_path
+    from etude.sources.source_url import source_kind, source_path
 
     if ":" in source or not ("/" in source or "." in source):
         return ""
-    path = local_path(source)
-    return path if os.path.isfile(path) and find_kind(path) in ("duckdb", "sqlite") else ""
+    path = source_path(source)
+    return path if os.path.isfile(path) and source_kind(path) in ("duckdb", "sqlite") else ""
 
 
-def patience_for(source: str) -> float:
+def progress_delay(source: str) -> float:
     """Return the seconds before progress is shown: few if the source may be a file that must be read first."""
-    return PATIENCE_S if database_file(source) else READING_S
+    return PATIENCE_S if database_file_argument(source) else READING_S
 
 
-def read_files(app: App, options: argparse.Namespace, on_progress: Callable[[float], None]) -> None:
+def read_source_files(app: App, options: argparse.Namespace, on_progress: Callable[[float], None]) -> None:
     """Read the files of the source before its query, unless a person set a limit of time: it holds for both.
 
     The default limit is meant for a query; a large file may take longer, once, while its progress is shown.
@@ -124,7 +124,7 @@ def read_files(app: App, options: argparse.Namespace, on_progress: Callable[[flo
         app.source(options.source).mount(on_progress)
 
 
-def limits_of(app: App, options: argparse.Namespace) -> Limits:
+def limits_from_options(app: App, options: argparse.Namespace) -> Limits:
     """Return the limits of the settings, overridden by those of the command line."""
     from etude.limits import change_limits
 

@@ -1,4 +1,4 @@
-"""Output of the command line: tables for people, and formats for programs."""
+"""Output of the command line: tables for people, a pager, formats for programs, and files replaced whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from etude.cli.table import count_rows, draw_table, draw_vertical, printable, show_column
+from etude.cli.table import draw_table, draw_vertical, format_column, format_row_count, printable, printable_lines
 from etude.errors import Invalid
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ BINARY = ("parquet", "arrow", "xlsx")
 _NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL", "FLOAT", "HUGEINT", "SMALLINT", "TINYINT", "NUMERIC", "REAL")
 
 
-def chosen_format(options: argparse.Namespace) -> str:
+def chosen_output_format(options: argparse.Namespace) -> str:
     """Return the format given by `--format` or by the extension of `--output`."""
     if options.format:
         return str(options.format)
@@ -47,13 +47,13 @@ def chosen_format(options: argparse.Namespace) -> str:
 
 def write_result(result: Result, options: argparse.Namespace) -> None:
     """Print or write a result; notes go to standard error, so that a pipe carries only data."""
-    kind = chosen_format(options)
+    kind = chosen_output_format(options)
     if options.output:
         from etude.cli.progress import Progress
 
-        with Progress(f"writing {options.output}"), replacing(Path(options.output)) as file:
+        with Progress(f"writing {options.output}"), replace_output_file(Path(options.output)) as file:
             _write(result, kind, file, options)
-        sys.stderr.write(f"{count_rows(result.row_count)} written to {printable(str(options.output))}\n")
+        sys.stderr.write(f"{format_row_count(result.row_count)} written to {printable(str(options.output))}\n")
     else:
         if kind in BINARY and sys.stdout.isatty():
             raise Invalid(f"{kind} cannot be printed to a terminal.", hint="Add --output FILE, or redirect.")
@@ -70,9 +70,9 @@ def _write(result: Result, kind: str, file: IO[bytes], options: argparse.Namespa
             with kept:
                 shutil.copyfileobj(kept, file, 1 << 20)
         case "parquet":
-            from etude.spool import write_parquet
+            from etude.spool import spool_to_parquet
 
-            write_parquet(file, *_schema_and_batches(result))
+            spool_to_parquet(file, *_schema_and_batches(result))
         case "arrow":
             import pyarrow as pa
 
@@ -104,9 +104,9 @@ def _schema_and_batches(result: Result) -> tuple[Any, Iterator[Any]]:
 
 
 def _write_json(result: Result, out: IO[str]) -> None:
-    from etude.result import iter_json
+    from etude.result import iter_result_json
 
-    out.writelines(iter_json(result))
+    out.writelines(iter_result_json(result))
     out.write("\n")
 
 
@@ -147,7 +147,7 @@ def _write_markdown(result: Result, out: IO[str]) -> None:
         return f"| {' | '.join(' '.join(t.splitlines()) for t in texts)} |\n"
 
     out.write(line(c.name for c in result.columns))
-    out.write(line("---:" if is_number(c.type) else "---" for c in result.columns))
+    out.write(line("---:" if is_number_type(c.type) else "---" for c in result.columns))
     kinds = [c.type for c in result.columns]
     for batch in result.pieces():
         out.write("".join(map(line, text_lines(batch, kinds))))
@@ -206,11 +206,11 @@ def draw_result(
     if names == ["explain_key", "explain_value"]:
         plans = "".join(f"{printable_lines(str(value).rstrip())}\n" for _, value in rows)
         return plans + _footer(result, len(rows), 0)
-    columns = [show_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
+    columns = [format_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
     cells = list(zip(*columns)) if columns else []
     if getattr(options, "vertical", False):
         return draw_vertical(names, cells) + _footer(result, len(rows), 0)
-    numeric = [is_number(c.type) for c in result.columns]
+    numeric = [is_number_type(c.type) for c in result.columns]
     wide = getattr(options, "wide", False)
     text, hidden = draw_table(names, cells, numeric, width=None if wide else width, elide=True, bold=bold)
     return text + _footer(result, len(rows), hidden)
@@ -225,7 +225,7 @@ def _footer(result: Result, shown: int, hidden: int) -> str:
     return f"{columns}{result.row_count:,} row{s}{more}{cut}  {result.elapsed_ms:,.0f} ms{run}\n"
 
 
-def is_number(kind: str) -> bool:
+def is_number_type(kind: str) -> bool:
     """Return whether a column of the engine's type holds numbers."""
     name = kind.upper()
     return name.removeprefix("U").startswith(_NUMBERS) and not name.startswith("INTERVAL") and not name.endswith("]")
@@ -235,20 +235,15 @@ def print_table(
     names: Sequence[str], rows: Sequence[Sequence[Any]], out: IO[str], numeric: Sequence[bool] = ()
 ) -> None:
     """Print a table. Control characters are escaped, and wide cells are folded to the width of the terminal."""
-    columns = [show_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
+    columns = [format_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
     # A pipe has no width, so lines may be as long as the data needs.
     width = shutil.get_terminal_size().columns if out.isatty() else None
     text, _ = draw_table(names, list(zip(*columns)), numeric, width=width, bold=out.isatty())
     out.write(text)
 
 
-def printable_lines(text: str) -> str:
-    """Escape control characters, but keep line breaks."""
-    return "\n".join(printable(line) for line in text.split("\n"))
-
-
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replace_output_file(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file that replaces `path` only once it is complete."""
     try:
         file = tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etude import plugins
-from etude.cli.options import database_file
+from etude.cli.options import database_file_argument
 from etude.defaults import (
     ENGINE_SCRATCH,
     OBJECTS,
@@ -26,10 +26,10 @@ from etude.defaults import (
     default_threads,
     home_by_default,
 )
-from etude.runtime.plain_run import PlainRecord, run_plain
+from etude.runtime.plain_run import PlainRecord, run_plain_query
 from etude.sources.base import Mount
 from etude.sources.pool import EngineClient, EngineLimits
-from etude.sources.source_url import find_kind, name_for
+from etude.sources.source_url import source_kind, source_name_from_url
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -40,20 +40,20 @@ LIMITS = {"timeout_s": TIMEOUT_S, "rows": 0, "bytes": RESULT_BYTES, "limit": 0, 
 """`entities.Limits` by default."""
 
 
-def run_short(
+def run_plain_sql(
     options: argparse.Namespace, query: str, engine: EngineClient, on_progress: Callable[[float], None]
 ) -> Result | None:
     """Run the query in the engine and return its result; None, before anything is done, if that needs the long way."""
-    home, path = home_by_default(os.environ), database_file(options.source)
+    home, path = home_by_default(os.environ), database_file_argument(options.source)
     if home is None or not path or options.timeout is not None or options.limit_rows is not None:
         return None
     if _has_profile(home, path):
         return None
-    name, kind = name_for(path), find_kind(path)
+    name, kind = source_name_from_url(path), source_kind(path)
     store: Store | None = None
     try:
         if not options.no_record or ("." in query and home.exists()):
-            store = plugins.load("store", "sqlite")(home / STORE)
+            store = plugins.load_implementation("store", "sqlite")(home / STORE)
             store.recover()
             # A query with a dot may name a table of a registered source.
             if "." in query and store.has_sources():
@@ -65,7 +65,7 @@ def run_short(
             return engine.query(query, LIMITS, describe, on_progress)
 
         record = PlainRecord(store, home / OBJECTS) if store is not None and not options.no_record else None
-        return run_plain(query, name, os.path.abspath(path), LIMITS, ask, record, home / "scratch")
+        return run_plain_query(query, name, os.path.abspath(path), LIMITS, ask, record, home / "scratch")
     finally:
         if store is not None:
             store.close()

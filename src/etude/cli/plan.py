@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from etude.cli.options import add_query_arguments, limits_of, open_app, patience_for
-from etude.cli.output import chosen_format, write_result
+from etude.cli.options import add_query_arguments, limits_from_options, open_app, progress_delay
+from etude.cli.output import chosen_output_format, write_result
 from etude.cli.progress import Progress
 
 EXAMPLES = ("etude plan shop.duckdb plan.json", "etude plan shop.duckdb plan.json --sql")
@@ -23,21 +23,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Compile the plan, run it and print the result."""
-    chosen_format(options)
-    text = read_text(options.file)
+    chosen_output_format(options)
+    text = read_plan_text(options.file)
     with open_app(options.source, False if options.no_record else None) as app:
-        with Progress("running the plan", patience_s=patience_for(options.source)) as progress:
+        with Progress("running the plan", patience_s=progress_delay(options.source)) as progress:
             app.pool.on_load = progress
             if options.sql:
                 compiled = app.compile(options.source, text)[1]
                 progress.stop()
                 sys.stdout.write(compiled + "\n")
                 return
-            result = app.plan(options.source, text, limits=limits_of(app, options), on_progress=progress)
+            result = app.plan(options.source, text, limits=limits_from_options(app, options), on_progress=progress)
         write_result(result, options)
 
 
-def read_text(name: str) -> str:
+def read_plan_text(name: str) -> str:
     """Return the text of a file; of standard input for `-`."""
     from etude.errors import Invalid, NotFound
 

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
             _VERBS[options.verb](app.playbooks, options)
 
 
-def describe(entry: LessonEntry) -> dict[str, Any]:
+def playbook_as_json(entry: LessonEntry) -> dict[str, Any]:
     """Return a playbook as JSON."""
     standing, lesson = entry.standing, entry.lesson
     effect, low, high = standing.effect
@@ -112,7 +112,7 @@ def _effect_text(entry: LessonEntry) -> str:
 def _list(library: PlaybookLibrary, options: argparse.Namespace) -> None:
     entries = library.entries()
     if options.json:
-        _print_json([describe(entry) for entry in entries])
+        _print_json([playbook_as_json(entry) for entry in entries])
     elif not entries:
         print("No playbooks yet; `etude playbooks add` adds one.")
     else:
@@ -123,7 +123,7 @@ def _list(library: PlaybookLibrary, options: argparse.Namespace) -> None:
 def _show(library: PlaybookLibrary, options: argparse.Namespace) -> None:
     entry = library.entry(options.name)
     if options.json:
-        _print_json(describe(entry) | {"text": entry.lesson.playbook.text})
+        _print_json(playbook_as_json(entry) | {"text": entry.lesson.playbook.text})
         return
     print(printable(f"{entry.lesson.name} ({entry.state}: {entry.standing.reason})"))
     print(printable(entry.lesson.playbook.description))
@@ -137,12 +137,12 @@ def _show(library: PlaybookLibrary, options: argparse.Namespace) -> None:
 
 def _when(entry: LessonEntry) -> str:
     """Return for which questions a playbook is shown, and how often."""
-    from etude.learning.playbooks.lesson_state import show_probability
+    from etude.learning.playbooks.lesson_state import lesson_show_probability
 
     lesson = entry.lesson
     asked = f"have one of {', '.join(lesson.trigger)}" if lesson.trigger else "share two words with it"
     on = f" on {lesson.source}" if lesson.source else ""
-    often = 1.0 if lesson.pinned and entry.state != "retired" else show_probability(entry.standing)
+    often = 1.0 if lesson.pinned and entry.state != "retired" else lesson_show_probability(entry.standing)
     return f"to {often:.0%} of questions{on} that {asked}; so far to {entry.shown} of {entry.eligible} runs"
 
 
@@ -161,7 +161,7 @@ def _retire(library: PlaybookLibrary, options: argparse.Namespace) -> None:
 
 def _report(entry: LessonEntry, options: argparse.Namespace) -> None:
     if options.json:
-        _print_json(describe(entry))
+        _print_json(playbook_as_json(entry))
     else:
         print(printable(f"{entry.lesson.name} is {entry.state}"))
 
@@ -181,7 +181,7 @@ def _effect(library: PlaybookLibrary, options: argparse.Namespace) -> None:
     entry = library.entry(options.name)
     exposures = library.exposures(options.name)[-options.runs :] if options.runs > 0 else []
     if options.json:
-        _print_json(describe(entry) | {"runs": [_exposure(e) for e in exposures]})
+        _print_json(playbook_as_json(entry) | {"runs": [_exposure(e) for e in exposures]})
         return
     shown, withheld = entry.standing.shown, entry.standing.withheld
     print(f"shown:    {shown.successes} of {shown.runs} runs succeeded")
@@ -239,7 +239,7 @@ def _try(app: App, options: argparse.Namespace) -> None:
     else:
         entry, reason = None, found.refused
     if options.json:
-        told = describe(entry) if entry is not None else {"name": options.name, "state": "draft"}
+        told = playbook_as_json(entry) if entry is not None else {"name": options.name, "state": "draft"}
         _print_json(told | {"admitted": entry is not None, "reason": reason})
     elif entry is not None:
         print(printable(f"{entry.lesson.name} is {entry.state}: {reason}"))
@@ -254,7 +254,7 @@ def _ask_again(
     import tempfile
 
     from etude.app import App
-    from etude.evaluation import plain_row
+    from etude.evaluation import comparable_row
     from etude.learning.playbooks.admission import ReplayedAnswer
 
     with (
@@ -268,7 +268,7 @@ def _ask_again(
         computed = any(step.kind in ("sql", "python") and step.error is None for step in answer.run.steps)
         succeeded = answer.error is None and not answer.question and not answer.unverified and computed
         rows = answer.result.iter_rows() if answer.result is not None else ()
-        result = sorted(repr(plain_row(row)) for row in islice(rows, 10_000))
+        result = sorted(repr(comparable_row(row)) for row in islice(rows, 10_000))
         return ReplayedAnswer(succeeded, len(answer.run.steps), result)
 
 

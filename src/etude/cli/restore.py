@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.options import parse_options
+from etude.cli.options import parse_source_options
 from etude.cli.output import print_table
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Restore into the store and the object store of the settings, which must be empty."""
-    from etude.operations.backup import check_backup, find_backup, list_backups, open_place, restore
+    from etude.operations.backup import check_backup, find_backup, list_backups, open_backup_place, restore_backup
     from etude.settings import load_settings
 
     settings = load_settings()
-    place = open_place(settings, options.place, parse_options(options.option))
+    place = open_backup_place(settings, options.place, parse_source_options(options.option))
     if options.list:
         _list(list_backups(place), options)
         return 0
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             sys.stdout.write("".join(f"damaged or lost: {hash}\n" for hash in damaged) or f"{manifest.id} is whole.\n")
         return 1 if damaged else 0
-    done = restore(settings, place, manifest, lambda text: sys.stderr.write(f"{text} ...\n"))
+    done = restore_backup(settings, place, manifest, lambda text: sys.stderr.write(f"{text} ...\n"))
     if options.json:
         body = {"id": manifest.id, "artifacts": done.artifacts, "objects": done.objects, "seconds": done.seconds}
         sys.stdout.write(json.dumps(body) + "\n")

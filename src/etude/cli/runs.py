@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from etude.cli.options import add_output_arguments
-from etude.cli.output import chosen_format, print_table, printable_lines, replacing, write_result
-from etude.cli.table import count_rows, printable
+from etude.cli.output import chosen_output_format, print_table, replace_output_file, write_result
+from etude.cli.table import format_row_count, printable, printable_lines
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -162,13 +162,13 @@ def _filter(options: argparse.Namespace) -> Any:
     from pydantic import ValidationError
 
     from etude.entities import RunFilter
-    from etude.validation import explain
+    from etude.validation import explain_validation
 
     given = {k: getattr(options, k) for k in ("status", "kind", "source", "text") if getattr(options, k)}
     try:
         return RunFilter.model_validate(given)
     except ValidationError as error:
-        raise explain(
+        raise explain_validation(
             error, "the filter", name=lambda field: f"`--{field}`", hint="`etude runs list --help` says more."
         ) from None
 
@@ -192,17 +192,17 @@ def _show(app: App, options: argparse.Namespace) -> None:
 def _commands(found: Run) -> list[tuple[str, str]]:
     """Return the commands that print what a run made."""
     from etude.errors import NotFound
-    from etude.runtime.script import script_of
+    from etude.runtime.script import script_of_run
 
     commands = [("result", f"etude runs result {found.id}")] if found.result_artifact else []
     with contextlib.suppress(NotFound):
-        script_of(found)
+        script_of_run(found)
         commands.append(("script", f"etude runs script {found.id}"))
     return commands
 
 
 def _result(app: App, options: argparse.Namespace) -> None:
-    chosen_format(options)
+    chosen_output_format(options)
     write_result(app.result(options.run), options)
 
 
@@ -235,7 +235,7 @@ def _show_step(app: App, found: Run, step: Step) -> None:
     if step.estimate and step.estimate.scan_rows is not None:
         lines.append(f"  estimate  reads {step.estimate.scan_rows:,} rows, {step.estimate.scan_bytes or 0:,} bytes")
     if step.result:
-        lines.append(f"  returned  {count_rows(step.result.row_count)}{', cut' if step.result.truncated else ''}")
+        lines.append(f"  returned  {format_row_count(step.result.row_count)}{', cut' if step.result.truncated else ''}")
     lines += [f"  read      {printable(f'{r.source}.{r.table}')}  {r.fingerprint or ''}" for r in step.reads]
     lines += [f"  versions  {', '.join(f'{k} {v}' for k, v in sorted(step.versions.items()))}", ""]
     lines += [f"    {printable(line)}" for line in step.code.splitlines()]
@@ -263,7 +263,7 @@ def _printed(app: App, found: Run, step: Step) -> str:
 def _export(app: App, options: argparse.Namespace) -> None:
     run_id = app.store.resolve_run(options.run)
     path = Path(options.output or options.file or f"{run_id}.zip")
-    with replacing(path) as file:
+    with replace_output_file(path) as file:
         app.export_run(run_id, file)
     sys.stdout.write(json.dumps({"run_id": run_id, "file": str(path)}) + "\n" if options.json else f"{path}\n")
 
@@ -287,7 +287,7 @@ def _repair(app: App, options: argparse.Namespace) -> None:
 def _script(app: App, options: argparse.Namespace) -> None:
     text = app.script(options.run)
     if options.output:
-        with replacing(Path(options.output)) as file:
+        with replace_output_file(Path(options.output)) as file:
             file.write(text.encode())
     else:
         sys.stdout.write(text)
@@ -395,7 +395,7 @@ def _print_uses(
 
 def _delete(app: App, options: argparse.Namespace) -> None:
     from etude.errors import Conflict
-    from etude.operations.prune import Pruned, collect_artifacts
+    from etude.operations.prune import Pruned, prune_artifacts
     from etude.store.retention import Retention
 
     retention = Retention(app.store)
@@ -406,7 +406,7 @@ def _delete(app: App, options: argparse.Namespace) -> None:
     if deleted < len(set(run_ids)):
         raise Conflict(f"Only {deleted} of {len(set(run_ids))} runs were deleted.", hint="Others changed meanwhile.")
     report = Pruned(dry_run=False)
-    collect_artifacts(app, report)
+    prune_artifacts(app, report)
     if options.json:
         body = {"deleted": run_ids, "files": report.artifacts, "bytes": report.bytes, "waiting": report.waiting}
         sys.stdout.write(json.dumps(body) + "\n")

@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> None:
         page = app.search(
             options.query,
             None if options.source == "-" else options.source,
-            kinds=split(options.kinds),
-            tables=split(options.tables),
+            kinds=split_search_list(options.kinds),
+            tables=split_search_list(options.tables),
             k=options.k,
             offset=options.offset,
             mode=options.mode,
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
         sys.stderr.write(f"note: {printable(note)}\n")
 
 
-def split(text: str | None) -> list[str] | None:
+def split_search_list(text: str | None) -> list[str] | None:
     """Return the parts of a list that is written with commas; None if nothing was given."""
     return [part.strip() for part in text.split(",") if part.strip()] if text else None
 

@@ -45,24 +45,24 @@ def run(options: argparse.Namespace) -> None:
     from etude.addresses import is_loopback
 
     try:
-        from etude.api.http_server import serve
-        from etude.telemetry import log_as_json
+        from etude.api.http_server import serve_http
+        from etude.telemetry import configure_json_logs
     except ImportError as error:
         raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
     from etude.app import App
     from etude.entities import SourceSpec
     from etude.settings import load_settings
-    from etude.sources.source_url import name_for
+    from etude.sources.source_url import source_name_from_url
 
     if options.reload:
         from etude.api.reload import serve_with_reload
 
         serve_with_reload(_arguments(options))
         return
-    log_as_json()
+    configure_json_logs()
     settings = load_settings()
     paths = [s for s in options.source if "://" in s or set("*?[") & {*s} or os.path.exists(os.path.expanduser(s))]
-    named = {name_for(url): SourceSpec(url=os.path.expanduser(url)) for url in paths}
+    named = {source_name_from_url(url): SourceSpec(url=os.path.expanduser(url)) for url in paths}
     settings = settings.model_copy(update={"sources": settings.sources | named})
     host = options.host or settings.server.host
     port = settings.server.port if options.port is None else options.port
@@ -70,14 +70,14 @@ def run(options: argparse.Namespace) -> None:
         for name in options.source:
             if name not in paths:
                 app.source(name)  # a name, or an error now and not with the first question
-        keys = check_access(app, host, options)
+        keys = check_serve_access(app, host, options)
         app.pool.warm()
         trouble = app.indexes.check_store()
         if trouble:
             sys.stderr.write(f"warning: {trouble} Search indexes there are exact ones, which are read into memory.\n")
         # Only a person at a terminal, on this machine, wants a browser.
         wanted = sys.stdin.isatty() and sys.stdout.isatty() and is_loopback(host) and not options.no_open
-        serve(
+        serve_http(
             app,
             host,
             port,
@@ -107,7 +107,7 @@ def _arguments(options: argparse.Namespace) -> list[str]:
     return [*flags, *named, "--", *options.source]
 
 
-def check_access(app: App, host: str, options: argparse.Namespace) -> bool:
+def check_serve_access(app: App, host: str, options: argparse.Namespace) -> bool:
     """Return whether keys are required; raise if the server would be open to the network by accident."""
     from etude.addresses import is_loopback
     from etude.store.identity import Identity

@@ -14,16 +14,16 @@ from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
 from etude.errors import EtudeError, Invalid, NotFound, Unavailable, from_problem
-from etude.settings import read_reference
+from etude.settings import read_setting_reference
 
 TIMEOUT_S = 3600.0
 
 
-def upload(server: str, key: str | None, name: str, path: str) -> dict[str, Any]:
+def upload_to_server(server: str, key: str | None, name: str, path: str) -> dict[str, Any]:
     """Upload a file or a folder as a dataset; return the server's report."""
     with _opened(Path(path).expanduser()) as (file, size):
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-        return dict(send(server, key, "POST", f"/api/datasets?name={quote(name)}", file, headers))
+        return dict(send_to_server(server, key, "POST", f"/api/datasets?name={quote(name)}", file, headers))
 
 
 @contextlib.contextmanager
@@ -51,7 +51,7 @@ def _pack(folder: Path, target: IO[bytes]) -> None:
                 archive.write(path, str(inside))
 
 
-def send(
+def send_to_server(
     server: str, key: str | None, method: str, path: str, body: IO[bytes] | bytes | None, headers: dict[str, str]
 ) -> Any:
     """Send a request and return the JSON of the response; raise the error that the server answers with."""
@@ -59,7 +59,7 @@ def send(
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Invalid(f"`{server}` is not the URL of a server.", hint="Write https://host or http://host:port.")
     if key:
-        headers = headers | {"Authorization": f"Bearer {read_reference(key, 'The key')}"}
+        headers = headers | {"Authorization": f"Bearer {read_setting_reference(key, 'The key')}"}
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
     try:

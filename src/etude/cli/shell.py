@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from etude.cli.progress import Progress
-from etude.cli.py import add_network, print_end, print_output
+from etude.cli.py import add_network_argument, print_cell_end, print_cell_output
 from etude.cli.table import printable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="a name, a path or a URL")
     parser.add_argument("--isolation", type=int, choices=(2, 3), default=2, help="the least isolation to accept (2)")
     parser.add_argument("--sql", action="store_true", help="a prompt for SQL instead of Python")
-    add_network(parser)
+    add_network_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -62,7 +62,7 @@ def _run_cell(session: Notebook, code: str) -> None:
     if not code.strip():
         return
     with _interrupting(session):
-        print_end(session.execute(code, on_output=print_output))
+        print_cell_end(session.execute(code, on_output=print_cell_output))
         if not session.alive:
             session.execute(PREAMBLE)  # the new session needs `db` as well
 

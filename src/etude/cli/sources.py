@@ -79,11 +79,11 @@ def run(options: argparse.Namespace) -> None:
         app = opened.scoped(options.tenant)
         match options.verb:
             case "add":
-                show_catalog(_waiting(app, options.url, lambda: _add(app, options)), options.json)
+                print_source_schema(_waiting(app, options.url, lambda: _add(app, options)), options.json)
             case "list":
                 _list(app, options)
             case "show":
-                show_catalog(_waiting(app, options.name, lambda: app.catalog(options.name)), options.json)
+                print_source_schema(_waiting(app, options.name, lambda: app.catalog(options.name)), options.json)
             case "describe":
                 _describe(app, options)
             case "questions":
@@ -103,34 +103,35 @@ def _print_questions(app: App, options: argparse.Namespace) -> None:
 def _run_remotely(options: argparse.Namespace) -> None:
     from urllib.parse import quote
 
-    from etude.cli.server_client import send, upload
+    from etude.cli.server_client import send_to_server, upload_to_server
 
     match options.verb:
         case "add" if "://" in options.url or options.url.startswith(("env:", "file:")):
-            from etude.sources.source_url import resolve_url
+            from etude.sources.source_url import resolve_source_url
 
-            wanted = {"name": options.name, "url": resolve_url(options.url)}
+            wanted = {"name": options.name, "url": resolve_source_url(options.url)}
             wanted |= {"tables": [t.strip() for t in options.tables.split(",")]} if options.tables else {}
             body = json.dumps(wanted).encode()
             headers = {"Content-Type": "application/json"}
             _show_report(
-                send(options.server, options.key, "POST", "/api/datasets/connect", body, headers), options.json
+                send_to_server(options.server, options.key, "POST", "/api/datasets/connect", body, headers),
+                options.json,
             )
         case "add":
             if options.tables or options.option or options.strict:
                 raise Invalid("An upload takes no options.", hint="Leave out --tables, --option and --strict.")
             with Progress(f"uploading {options.url}"):
-                report = upload(options.server, options.key, options.name, options.url)
+                report = upload_to_server(options.server, options.key, options.name, options.url)
             _show_report(report, options.json)
         case "list":
-            items = send(options.server, options.key, "GET", "/api/datasets", None, {})["items"]
+            items = send_to_server(options.server, options.key, "GET", "/api/datasets", None, {})["items"]
             if options.json:
                 sys.stdout.write(json.dumps(items) + "\n")
             else:
                 rows = [(i["id"], i["kind"], "yes" if i["removable"] else "no") for i in items]
                 print_table(["name", "kind", "removable"], rows, sys.stdout)
         case "remove":
-            send(options.server, options.key, "DELETE", f"/api/datasets/{quote(options.name)}", None, {})
+            send_to_server(options.server, options.key, "DELETE", f"/api/datasets/{quote(options.name)}", None, {})
             sys.stderr.write(f"removed {printable(options.name)}\n")
 
 
@@ -169,10 +170,10 @@ def _add(app: App, options: argparse.Namespace) -> Catalog:
 
 def _describe(app: App, options: argparse.Namespace) -> None:
     """Set or withdraw a description, and say which answers may rest on the one before."""
-    from etude.catalog.storage.annotations import describe
+    from etude.catalog.storage.annotations import put_description
 
     source = app.source(options.name)
-    now = describe(app, source, options.what, None if options.withdraw else options.text)
+    now = put_description(app, source, options.what, None if options.withdraw else options.text)
     used = len(app.scripts.stored.uses(f"description:{source.name}"))
     if options.json:
         sys.stdout.write(json.dumps({"name": options.what, "description": now, "used_by": used}) + "\n")
@@ -203,7 +204,7 @@ def _list(app: App, options: argparse.Namespace) -> None:
         print_table(["name", "kind", "url"], [(n, s.kind, redact(s.url)) for n, s in specs.items()], sys.stdout)
 
 
-def show_catalog(catalog: Catalog, as_json: bool) -> None:
+def print_source_schema(catalog: Catalog, as_json: bool) -> None:
     """Print the tables and columns of a source."""
     for warning in catalog.warnings:
         sys.stderr.write(f"warning: {printable(warning)}\n")

@@ -8,9 +8,16 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.options import add_query_arguments, limits_of, open_app, patience_for, read_files, start_engine
-from etude.cli.output import chosen_format, write_result
-from etude.cli.plain_sql import run_short
+from etude.cli.options import (
+    add_query_arguments,
+    limits_from_options,
+    open_app,
+    progress_delay,
+    read_source_files,
+    start_engine,
+)
+from etude.cli.output import chosen_output_format, write_result
+from etude.cli.plain_sql import run_plain_sql
 from etude.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -42,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_query_arguments(parser)
 
 
-def read_params(query: str, given: list[str]) -> Params | None:
+def read_sql_params(query: str, given: list[str]) -> Params | None:
     """Return the values of the parameters: by name if the query has these names, else in their order."""
     from etude.errors import Invalid
 
@@ -67,25 +74,25 @@ def _read_value(text: str) -> Any:
 
 def run(options: argparse.Namespace) -> None:
     """Run the query and print the result."""
-    chosen_format(options)
+    chosen_output_format(options)
     query = sys.stdin.read() if options.query == "-" else options.query
     engine = start_engine(options.source)
     try:
-        with Progress("running the query", patience_s=patience_for(options.source)) as progress:
-            result = run_short(options, query, engine, progress) if engine and not options.param else None
+        with Progress("running the query", patience_s=progress_delay(options.source)) as progress:
+            result = run_plain_sql(options, query, engine, progress) if engine and not options.param else None
             if result is None:
-                result = run_long(options, query, engine, progress)
+                result = run_sql_in_app(options, query, engine, progress)
     finally:
         if engine is not None:
             engine.kill()  # it has the file open, and a pager may show the result for long
     write_result(result, options)
 
 
-def run_long(
+def run_sql_in_app(
     options: argparse.Namespace, query: str, engine: EngineClient | None, on_progress: Callable[[float], None]
 ) -> Result:
     """Run the query in an app, with all settings."""
     with open_app(options.source, False if options.no_record else None, engine) as app:
-        read_files(app, options, on_progress)
-        params = read_params(query, options.param)
-        return app.sql(options.source, query, params, limits=limits_of(app, options), on_progress=on_progress)
+        read_source_files(app, options, on_progress)
+        params = read_sql_params(query, options.param)
+        return app.sql(options.source, query, params, limits=limits_from_options(app, options), on_progress=on_progress)

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.options import patience_for
+from etude.cli.options import progress_delay
 from etude.cli.output import print_table, write_result
 from etude.cli.progress import Progress
 from etude.cli.table import printable
@@ -80,28 +80,28 @@ class Commands:
 
 def prompt_sql(app: App, source: str) -> None:
     """Read queries that end with `;` and run them, until the end of input."""
-    from etude.cli.main import report
+    from etude.cli.main import report_error
     from etude.errors import EtudeError
 
     commands = Commands(app, source, "A query ends with `;` and may have several lines.")
-    with Progress(f"opening {source}", patience_s=patience_for(source)) as opening:
+    with Progress(f"opening {source}", patience_s=progress_delay(source)) as opening:
         app.source(source).mount(opening)
     sys.stdout.write(f"SQL on `{source}`. A query ends with `;`. `/help` lists commands, Ctrl-D ends it.\n")
-    with line_history(app.settings.home / "sql_history"):
+    with prompt_history(app.settings.home / "sql_history"):
         while not commands.ends and (text := _read_query(commands)) is not None:
             try:
                 if commands.run(text):
                     continue
                 with Progress("running the query") as progress:
                     result = app.sql(source, text, on_progress=progress)
-                write_result(result, options_of(commands))
+                write_result(result, prompt_options(commands))
             except EtudeError as error:
-                report(error, argparse.Namespace())
+                report_error(error, argparse.Namespace())
             except KeyboardInterrupt:
                 sys.stdout.write("\n")
 
 
-def options_of(commands: Commands) -> argparse.Namespace:
+def prompt_options(commands: Commands) -> argparse.Namespace:
     """Return how a prompt shows results."""
     return argparse.Namespace(format=None, output=None, wide=False, vertical=commands.vertical)
 
@@ -110,7 +110,7 @@ def _read_query(commands: Commands) -> str | None:
     """Read lines up to a `;` or a command; None at the end."""
     lines: list[str] = []
     while True:
-        line = read_line("sql> " if not lines else " ... ")
+        line = read_prompt_line("sql> " if not lines else " ... ")
         if line is None:
             # A last query without `;` runs as well: input may be a file.
             return "\n".join(lines) if "".join(lines).strip() else None
@@ -126,7 +126,7 @@ def _read_query(commands: Commands) -> str | None:
             return "\n".join(lines)
 
 
-def read_line(prompt: str) -> str | None:
+def read_prompt_line(prompt: str) -> str | None:
     """Return a line, None at the end of input, or nothing after Ctrl-C."""
     try:
         return input(prompt if sys.stdin.isatty() else "")
@@ -139,7 +139,7 @@ def read_line(prompt: str) -> str | None:
 
 
 @contextlib.contextmanager
-def line_history(path: Path) -> Iterator[None]:
+def prompt_history(path: Path) -> Iterator[None]:
     """Give `input` line editing, and keep its history in a file."""
     readline: Any
     try:

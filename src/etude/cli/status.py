@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the status; exit with 1 if something is wrong."""
     from etude.app import App
-    from etude.operations.status import find_status
+    from etude.operations.status import installation_status
 
     with App() as app:
-        found = find_status(app)
+        found = installation_status(app)
     if options.json:
         sys.stdout.write(found.model_dump_json() + "\n")
     else:

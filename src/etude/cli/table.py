@@ -42,7 +42,7 @@ def _char_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def show_column(name: str, values: Sequence[Any]) -> list[str | None]:
+def format_column(name: str, values: Sequence[Any]) -> list[str | None]:
     """Return the values of a column as people read them; None stays None.
 
     All floats of a column get the same number of decimals. Large integers get separators, unless the column looks like
@@ -50,11 +50,11 @@ def show_column(name: str, values: Sequence[Any]) -> list[str | None]:
     """
     floats = [v for v in values if isinstance(v, float) and math.isfinite(v)]
     decimals = _decimals(floats)
-    grouped = not is_identifier(name)
+    grouped = not is_identifier_column(name)
     return [None if v is None else printable(_show(v, decimals, grouped)) for v in values]
 
 
-def is_identifier(name: str) -> bool:
+def is_identifier_column(name: str) -> bool:
     """Return whether a column of this name holds numbers that are not amounts: ids, codes, years."""
     if re.match(r"(sum|count|avg|mean|median)\s*\(", name, re.IGNORECASE):
         return False  # an amount, whatever it was computed from
@@ -68,7 +68,7 @@ def _show(value: Any, decimals: int, grouped: bool) -> str:
         case int():
             return f"{value:,}" if grouped and abs(value) >= 10_000 else str(value)
         case float():
-            return show_float(value, decimals)
+            return format_float(value, decimals)
         case Decimal():
             return f"{value:,f}" if value.is_finite() and grouped else str(value)
         case dict() | list() | tuple():
@@ -77,7 +77,7 @@ def _show(value: Any, decimals: int, grouped: bool) -> str:
             return f"{value}"
 
 
-def show_float(value: float, decimals: int) -> str:
+def format_float(value: float, decimals: int) -> str:
     """Return a float with separators and this many decimals; in scientific notation if these would hide its size."""
     if not math.isfinite(value):
         return str(value)
@@ -251,6 +251,11 @@ def draw_vertical(names: Sequence[str], rows: Sequence[Sequence[str | None]]) ->
     return "\n".join(blocks) + ("\n" if blocks else "")
 
 
-def count_rows(count: int) -> str:
+def format_row_count(count: int) -> str:
     """Return a number of rows in words."""
     return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def printable_lines(text: str) -> str:
+    """Escape control characters, but keep line breaks."""
+    return "\n".join(printable(line) for line in text.split("\n"))

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etude.cli.output import print_table, printable_lines, replacing
+from etude.cli.output import print_table, replace_output_file
+from etude.cli.table import printable_lines
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -75,7 +76,7 @@ def _export(app: App, options: argparse.Namespace) -> None:
 
     body = json.dumps(export_thread(app.store, options.thread), ensure_ascii=False, indent=1) + "\n"
     if options.output:
-        with replacing(Path(options.output)) as file:
+        with replace_output_file(Path(options.output)) as file:
             file.write(body.encode())
     else:
         sys.stdout.write(body)
@@ -84,7 +85,7 @@ def _export(app: App, options: argparse.Namespace) -> None:
 def _script(app: App, options: argparse.Namespace) -> None:
     text = app.thread_script(options.thread)
     if options.output:
-        with replacing(Path(options.output)) as file:
+        with replace_output_file(Path(options.output)) as file:
             file.write(text.encode())
     else:
         sys.stdout.write(text)

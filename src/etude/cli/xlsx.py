@@ -64,7 +64,7 @@ def _exact_sheet() -> type[Any]:
 
 
 def _write_cell(sheet: Any, row: int, column: int, value: Any, formats: dict[type, Any]) -> None:
-    from etude.cell_text import json_value
+    from etude.cell_text import cell_to_json
 
     match value:
         case None:
@@ -75,7 +75,7 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any, formats: dict[typ
             sheet.write_number(row, column, value)
         case float() if math.isfinite(value):
             sheet.write_number(row, column, value)
-        case Decimal() if isinstance(number := json_value(value), float) and len(value.as_tuple().digits) <= 15:
+        case Decimal() if isinstance(number := cell_to_json(value), float) and len(value.as_tuple().digits) <= 15:
             sheet.write_number(row, column, number)
         case dt.datetime() if value.tzinfo is None and value.year >= 1900 and value.microsecond % 1000 == 0:
             sheet.write_datetime(row, column, value, formats[dt.datetime])
@@ -90,9 +90,9 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any, formats: dict[typ
 def _write_text(sheet: Any, row: int, column: int, value: Any) -> None:
     import json
 
-    from etude.cell_text import json_value
+    from etude.cell_text import cell_to_json
 
-    plain = json_value(value)
+    plain = cell_to_json(value)
     text = json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else str(plain)
     if len(text) > MOST_TEXT:
         raise Invalid(

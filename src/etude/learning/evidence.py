@@ -184,7 +184,7 @@ def delta_lower_bound(wins: int, losses: int, pairs: int, confidence: float = 0.
     return delta - NormalDist().inv_cdf(confidence) * math.sqrt(max(spread, 0.0) / pairs)
 
 
-def discoveries(log_es: Mapping[str, float], alpha: float = 0.05) -> set[str]:
+def select_discoveries(log_es: Mapping[str, float], alpha: float = 0.05) -> set[str]:
     """Return the claims that hold together at a false discovery rate of `alpha` (the e-BH procedure)."""
     ranked = sorted(log_es, key=lambda name: -log_es[name])
     kept = 0

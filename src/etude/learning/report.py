@@ -12,7 +12,7 @@ from typing import Any
 from etude.learning.evidence import wilson_interval
 from etude.learning.playbooks.library import LessonEntry, PlaybookLibrary
 from etude.learning.playbooks.summary import summarise_playbook
-from etude.playbook import parse_metadata
+from etude.playbook import parse_playbook_metadata
 from etude.store.edits import StoredEdit, StoredEdits, StoredSuiteRun
 from etude.store.lessons import LessonChange
 
@@ -46,7 +46,7 @@ class LearnReport:
         return found
 
 
-def read_reports(edits: StoredEdits, repo: str | None = None) -> list[LearnReport]:
+def read_learn_reports(edits: StoredEdits, repo: str | None = None) -> list[LearnReport]:
     """Return the reports of all repositories, or of one."""
     found = edits.list(repo, limit=2000)
     repos = [repo] if repo is not None else sorted({e.repo for e in found})
@@ -56,7 +56,7 @@ def read_reports(edits: StoredEdits, repo: str | None = None) -> list[LearnRepor
     ]
 
 
-def as_json(report: LearnReport) -> dict[str, Any]:
+def report_as_json(report: LearnReport) -> dict[str, Any]:
     """Return a report as JSON."""
     return {
         "repo": report.repo,
@@ -70,7 +70,7 @@ def as_json(report: LearnReport) -> dict[str, Any]:
     }
 
 
-def as_text(report: LearnReport) -> str:
+def report_as_text(report: LearnReport) -> str:
     """Return a report as text: first the totals, then each edit."""
     counts = {
         s: sum(e.status == s for e in report.edits) for s in ("merged", "proposed", "reverted", "dropped", "refused")
@@ -164,7 +164,7 @@ def read_learned_playbooks(library: PlaybookLibrary) -> list[LearnedPlaybook]:
     found = []
     for entry in library.entries():
         text = (entry.lesson.folder / "SKILL.md").read_text(encoding="utf-8", errors="replace")
-        runs = parse_metadata(text).get("runs") or ()
+        runs = parse_playbook_metadata(text).get("runs") or ()
         origin = tuple(str(run) for run in runs) if isinstance(runs, list) else ()
         found.append(LearnedPlaybook(entry, library.history(entry.lesson.name), origin))
     return found
@@ -196,7 +196,7 @@ def playbook_as_json(learned: LearnedPlaybook) -> dict[str, Any]:
     }
 
 
-def as_page(reports: Sequence[LearnReport], playbooks: Sequence[LearnedPlaybook] = ()) -> str:
+def reports_as_page(reports: Sequence[LearnReport], playbooks: Sequence[LearnedPlaybook] = ()) -> str:
     """Return one HTML page with the pass rate over all runs, each edit with its change, and the effect of playbooks.
 
     It needs no script.

@@ -12,7 +12,7 @@ from etude.agents.control import (
     MOST_URGENCY,
     Agents,
     Sent,
-    check_reach,
+    check_agent_rights,
     require_agent_control,
 )
 from etude.entities import Entity
@@ -59,7 +59,7 @@ def agents_create(
     id: Annotated[str | None, Field(max_length=128)] = None,
 ) -> CreatedAgent:
     """Create an agent that works in the background, for minutes or months; `agents_show` shows its progress."""
-    check_reach(caller.app, kind, config, caller.require)
+    check_agent_rights(caller.app, kind, config, caller.require)
     caller.check_capacity()
     made = caller.app.agents.create(kind, config, id, caller.key_id, cause=_cause(caller, None))
     runs = any(process.alive for process in Processes(caller.app.store).list())
@@ -130,7 +130,7 @@ def agents_reload(
 ) -> AgentInfo:
     """Reload settings and sources before an agent's next step, and use the new configuration if one is given."""
     agents = caller.app.agents
-    check_reach(caller.app, agents.get(agent_id).kind, config or {}, caller.require)
+    check_agent_rights(caller.app, agents.get(agent_id).kind, config or {}, caller.require)
     return agents.reload(agent_id, config, cause=_cause(caller, reason))
 
 

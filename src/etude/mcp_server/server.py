@@ -25,7 +25,7 @@ from etude.fair_share import FairShare, hold_slot
 from etude.mcp_server import agent_tools, catalog_tools, dataset_tools, playbook_tools, run_tools
 from etude.mcp_server.caller import FindCaller, McpCaller, Tool
 from etude.store.identity import Role
-from etude.validation import explain
+from etude.validation import explain_validation
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -68,7 +68,9 @@ class _Server(MCPServer[Any]):
             if not isinstance(error.__cause__, ValidationError):
                 raise
             whole = f"the arguments of `{name}`"
-            return _failed(explain(error.__cause__, whole, name=lambda field: f"The argument `{field}` of `{name}`"))
+            return _failed(
+                explain_validation(error.__cause__, whole, name=lambda field: f"The argument `{field}` of `{name}`")
+            )
 
 
 def _check_names(name: str, arguments: dict[str, Any]) -> None:
@@ -90,7 +92,7 @@ def _failed(error: EtudeError) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=json.dumps(problem(error)))], is_error=True)
 
 
-def choose_tools(names: str) -> frozenset[str]:
+def choose_mcp_tools(names: str) -> frozenset[str]:
     """Return the tools of a list such as `python,sql`; raise `Invalid` if one does not exist."""
     known = [work.__name__ for work, _, _ in TOOLS]
     chosen = frozenset(name.strip() for name in names.split(",") if name.strip())
@@ -196,7 +198,7 @@ def _add_resources(server: MCPServer[Any], find_caller: FindCaller, threads: _Th
         return await reading(ctx, read)
 
 
-def serve_stdio(app: App, tools: frozenset[str] | None = None) -> None:
+def serve_mcp_stdio(app: App, tools: frozenset[str] | None = None) -> None:
     """Serve one client over standard input and output, as the first tenant. `tools` narrows the list of tools."""
     from etude.store.identity import Identity
 
@@ -205,7 +207,7 @@ def serve_stdio(app: App, tools: frozenset[str] | None = None) -> None:
     create_mcp(lambda _: caller, tools).run("stdio")
 
 
-def http_handler(
+def mcp_http_handler(
     find_caller: FindCaller, body: int
 ) -> tuple[Callable[..., Awaitable[None]], Callable[[], AbstractAsyncContextManager[None]]]:
     """Return the ASGI application of `/mcp` and its lifespan. The middleware has checked host, origin and key."""

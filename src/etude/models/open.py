@@ -7,7 +7,7 @@ from etude.errors import Invalid
 from etude.lean_imports import allow_numpy
 from etude.models.base import Model
 from etude.models.provider import open_provider
-from etude.models.provider_client import PROVIDERS, find_settings, unknown_provider
+from etude.models.provider_client import PROVIDERS, find_provider_settings, unknown_provider
 from etude.settings import Settings
 
 
@@ -20,12 +20,12 @@ def open_model(name: str, settings: Settings) -> Model:
         raise Invalid("`offline` is not a model.", hint="Name one, such as `openai:gpt-5`.")
     allow_numpy()
     kind, _, rest = name.partition(":")
-    if kind in PROVIDERS or find_settings(name, settings) is not None:
+    if kind in PROVIDERS or find_provider_settings(name, settings) is not None:
         return open_provider(name, settings)
-    others = plugins.names("model")
+    others = plugins.implementation_names("model")
     if kind not in others:
         raise unknown_provider(name, *others)
     if not rest:
         raise Invalid(f"`{name}` is not complete.", hint=f"Write `{kind}:...`; see `docs/models.md` for the rest.")
-    model: Model = plugins.load("model", kind)(name, settings)
+    model: Model = plugins.load_implementation("model", kind)(name, settings)
     return model

@@ -18,9 +18,9 @@ from etude.cancellation import Cancellation
 from etude.entities import Turn, Usage
 from etude.errors import Cancelled
 from etude.models.base import Model, ModelReply, ModelRequest, estimate_usage
-from etude.models.provider_client import find_settings, open_client, read_key
-from etude.models.provider_failure import BrokenOff, explain_failure, read_failure
-from etude.models.provider_messages import read_turn, write_messages, write_tools
+from etude.models.provider_client import find_provider_settings, open_provider_client, read_provider_key
+from etude.models.provider_failure import BrokenOff, explain_provider_failure, read_provider_failure
+from etude.models.provider_messages import from_provider_response, to_provider_messages, to_provider_tools
 from etude.settings import ModelSettings, Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _REMEMBERED = 512
 
 def open_provider(name: str, settings: Settings) -> Model:
     """Open the model `provider:name` with the provider's settings."""
-    return ProviderModel(name, find_settings(name, settings) or ModelSettings())
+    return ProviderModel(name, find_provider_settings(name, settings) or ModelSettings())
 
 
 class ProviderModel(Model):
@@ -44,8 +44,8 @@ class ProviderModel(Model):
     def __init__(self, name: str, settings: ModelSettings) -> None:
         self.name = name
         self._settings = settings
-        self._key = read_key(name, settings)
-        self._client = open_client(name, settings, self._key)
+        self._key = read_provider_key(name, settings)
+        self._client = open_provider_client(name, settings, self._key)
         self._loop = _Loop(self._client)
         # Providers expect their signed reasoning back together with the calls that followed from it. The record of a
         # run does not store it, so it is kept in memory only and left out after a restart.
@@ -83,8 +83,8 @@ class ProviderModel(Model):
         caches = bool(self._client.profile.get("supports_cache"))
         wanted = {"cache": True} | wanted if caches else wanted
         options: Any = {k: v for k, v in wanted.items() if k not in self._client.unsupported_settings}
-        messages = write_messages(request.conversation, self._originals.get, caches)
-        tools = write_tools(request.tools)
+        messages = to_provider_messages(request.conversation, self._originals.get, caches)
+        tools = to_provider_tools(request.tools)
 
         def count(text: str) -> None:
             nonlocal streamed
@@ -95,13 +95,15 @@ class ProviderModel(Model):
             try:
                 response = await self._try(self._client.request_stream(messages, options, tools), count)
             except Exception as error:
-                failure = read_failure(error)
+                failure = read_provider_failure(error)
                 wait = failure.after if failure.after is not None else _backoff(tried)
                 cannot_restart = streamed and request.on_restart is None
                 last = tried == self._settings.tries or waited + wait > self._settings.wait_s
                 if last or cannot_restart or not failure.retry:
                     # `from None`: the library's error quotes the request and the answer, and a traceback would show it.
-                    raise explain_failure(failure, self.name, self._settings, request, self._key, tried) from None
+                    raise explain_provider_failure(
+                        failure, self.name, self._settings, request, self._key, tried
+                    ) from None
             else:
                 return self._reply(request, response, tried)
             if streamed and request.on_restart is not None:
@@ -139,7 +141,7 @@ class ProviderModel(Model):
         return bool(finished)
 
     def _reply(self, request: ModelRequest, response: ModelResponse, tried: int) -> ModelReply:
-        turn = read_turn(response)
+        turn = from_provider_response(response)
         if turn.calls:
             self._originals[turn] = response
             while len(self._originals) > _REMEMBERED:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from etude.errors import EtudeError, Invalid, Unavailable
-from etude.settings import ModelSettings, Settings, read_reference
+from etude.settings import ModelSettings, Settings, read_setting_reference
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as Client
@@ -31,14 +31,14 @@ _COMPATIBLE = {"xai": ("https://api.x.ai/v1", "XAI_API_KEY")}
 """Providers that speak OpenAI's protocol too, which needs no package of their own: base URL, variable of the key."""
 
 
-def find_settings(name: str, settings: Settings) -> ModelSettings | None:
+def find_provider_settings(name: str, settings: Settings) -> ModelSettings | None:
     """Return the settings of the model's provider, or None if there are none."""
     provider = name.partition(":")[0]
     # A shell cannot set a variable with a dash in its name.
     return settings.models.get(provider) or settings.models.get(provider.replace("-", "_"))
 
 
-def open_client(name: str, settings: ModelSettings, key: str) -> Client:
+def open_provider_client(name: str, settings: ModelSettings, key: str) -> Client:
     """Create the client for `provider:name` without sending anything."""
     provider, _, model = name.partition(":")
     if not model:
@@ -63,9 +63,9 @@ def open_client(name: str, settings: ModelSettings, key: str) -> Client:
         raise _incomplete(name, str(error)) from None
 
 
-def read_key(name: str, settings: ModelSettings) -> str:
+def read_provider_key(name: str, settings: ModelSettings) -> str:
     """Return the API key, resolving `env:NAME` and `file:PATH`; empty if none is set."""
-    return read_reference(settings.api_key, f"The setting `models.{name.partition(':')[0]}.api_key`")
+    return read_setting_reference(settings.api_key, f"The setting `models.{name.partition(':')[0]}.api_key`")
 
 
 def unknown_provider(name: str, *others: str) -> EtudeError:
@@ -78,7 +78,7 @@ def unknown_provider(name: str, *others: str) -> EtudeError:
     return Invalid(f"The model provider `{provider}` is not known.", hint=hint)
 
 
-def key_hint(provider: str, variable: str = "") -> str:
+def provider_key_hint(provider: str, variable: str = "") -> str:
     """Return the hint that says where to set the API key."""
     own = f", or the variable `{variable}`" if variable else ""
     setting = f"`models.{provider}.api_key` (variable `ETUDE_MODELS__{provider.upper().replace('-', '_')}__API_KEY`"
@@ -115,4 +115,4 @@ def _incomplete(name: str, complaint: str) -> EtudeError:
         hint = f"Set `models.{provider}.base_url` or the variable `{variables[0]}`."
         return Invalid(f"The model `{name}` needs a base URL.", hint=hint)
     variable = next((v for v in variables if v.endswith(("KEY", "TOKEN"))), "")
-    return Invalid(f"The model `{name}` needs an API key.", hint=key_hint(provider, variable))
+    return Invalid(f"The model `{name}` needs an API key.", hint=provider_key_hint(provider, variable))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from etude.errors import ModelError, ModelUnavailable
 from etude.models.base import AssistantMessage, ModelRequest, SystemMessage
-from etude.models.provider_client import key_hint
+from etude.models.provider_client import provider_key_hint
 from etude.redaction import redact
 from etude.settings import ModelSettings
 
@@ -34,7 +34,7 @@ class ProviderFailure:
     suggestion: str = ""
 
 
-def read_failure(error: Exception) -> ProviderFailure:
+def read_provider_failure(error: Exception) -> ProviderFailure:
     """Classify an exception from the provider library."""
     from pydantic_ai import exceptions as known
 
@@ -71,7 +71,7 @@ def read_failure(error: Exception) -> ProviderFailure:
     )
 
 
-def explain_failure(
+def explain_provider_failure(
     failure: ProviderFailure, name: str, settings: ModelSettings, request: ModelRequest, key: str, tries: int
 ) -> ModelError:
     """Return the error for the user. It includes the provider's message only if that quotes nothing of the request."""
@@ -82,7 +82,7 @@ def explain_failure(
             f"The conversation is too long for the model `{name}`",
             "Ask for less at once, or use a model with a larger context.",
         ),
-        "key": (f"The provider `{provider}` does not accept the API key for `{model}`", key_hint(provider)),
+        "key": (f"The provider `{provider}` does not accept the API key for `{model}`", provider_key_hint(provider)),
         "unknown_model": (
             f"The provider `{provider}` has no model `{model}`",
             f"Did you mean `{failure.suggestion}`?"

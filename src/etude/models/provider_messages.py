@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestParameters
 
 
-def write_messages(
+def to_provider_messages(
     conversation: Sequence[ConversationMessage],
     original: Callable[[Turn], messages.ModelResponse | None],
     caches: bool = False,
@@ -35,7 +35,7 @@ def write_messages(
     return written
 
 
-def write_tools(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
+def to_provider_tools(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
     """Convert the tools."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
@@ -46,7 +46,7 @@ def write_tools(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
     return ModelRequestParameters(function_tools=definitions)
 
 
-def read_turn(response: messages.ModelResponse) -> Turn:
+def from_provider_response(response: messages.ModelResponse) -> Turn:
     """Convert a response to a turn. The arguments of calls stay the text that the model wrote."""
     from pydantic_ai import messages
 

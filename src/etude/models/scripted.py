@@ -17,7 +17,7 @@ from etude.entities import Entity, ToolCall, Turn, Usage
 from etude.errors import Invalid, ModelError
 from etude.models.base import AssistantMessage, Model, ModelReply, ModelRequest, UserMessage, estimate_usage
 from etude.settings import Settings
-from etude.validation import explain
+from etude.validation import explain_validation
 
 _FORM = 'Write a JSON list of turns, such as `[{"text": "Hello"}]`.'
 _WORDS = re.compile(r"\s*\S+\s*")
@@ -91,7 +91,7 @@ class Scripted(Model):
         except OSError as error:
             raise Invalid(f"The script `{path}` cannot be read: {error.strerror}.", hint="Check the path.") from None
         except ValidationError as error:
-            raise explain(
+            raise explain_validation(
                 error, f"the script `{path}`", model=list[Scene] if scenes else list[Line], hint=_FORM
             ) from None
         except ValueError as error:

@@ -21,7 +21,7 @@ from etude.entities import Entity, ToolCall, Turn
 from etude.errors import Invalid
 from etude.models.base import AssistantMessage, Model, ModelReply, ModelRequest, ToolResult, UserMessage, estimate_usage
 from etude.settings import Settings
-from etude.validation import explain
+from etude.validation import explain_validation
 
 _ERRORS: dict[str, Callable[[str], str]] = {
     "table": lambda right: f"{right}_table",
@@ -85,7 +85,9 @@ def open_sim(name: str, settings: Settings) -> Model:
     except OSError as error:
         raise Invalid(f"The tasks of `{name}` cannot be read: {error.strerror}.", hint=_HINT) from None
     except ValidationError as error:
-        raise explain(error, f"the tasks `{path}`", model=tuple[SimTask, ...], hint="Correct them.") from None
+        raise explain_validation(
+            error, f"the tasks `{path}`", model=tuple[SimTask, ...], hint="Correct them."
+        ) from None
     except ValueError as error:
         raise Invalid(f"`{name}` cannot be read: {error}.", hint=_HINT) from None
 

@@ -7,13 +7,13 @@ import sys
 from datetime import date
 
 from etude.app import App
-from etude.cli.output import printable_lines
+from etude.cli.table import printable_lines
 from etude.errors import EtudeError
 from etude.offline.trace import trace_question
 from etude.offline.vocabulary_build import build_vocabulary
 
 
-def main(arguments: list[str] | None = None) -> int:
+def print_trace(arguments: list[str] | None = None) -> int:
     """Print the trace of a question; return 1 if the source cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m etude.offline", description=__doc__)
     parser.add_argument("source", help="a registered source, a path or a URL")
@@ -31,4 +31,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_trace())

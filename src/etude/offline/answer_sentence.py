@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from etude.offline.understand import Understanding
-from etude.offline.words import spell_out, split_identifier
+from etude.offline.words import spell_out_words, split_identifier
 
 SHOWN = 5
 _UNGROUPED = frozenset(("year", "id", "code", "zip", "phone", "key"))
@@ -20,10 +20,10 @@ def write_sentence(
     understanding: Understanding, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int
 ) -> str:
     """Return the result in a sentence or two."""
-    return say_rows(understanding.reading, columns, rows, row_count)
+    return write_row_sentence(understanding.reading, columns, rows, row_count)
 
 
-def say_rows(reading: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int) -> str:
+def write_row_sentence(reading: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int) -> str:
     """Return rows in a sentence or two; `reading` says what was computed, if that is known."""
     if row_count == 0 or not rows:
         return f"No rows match. Read as: {reading.rstrip('.')}." if reading else "No rows match."
@@ -81,7 +81,11 @@ def phrase_value(value: Any, column: str = "") -> str:
 
     Years and identifiers, which the name of the column tells, have no separators.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and {*spell_out(split_identifier(column))} & _UNGROUPED:
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and {*spell_out_words(split_identifier(column))} & _UNGROUPED
+    ):
         return str(value)
     match value:
         case None:

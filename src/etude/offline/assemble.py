@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from etude.offline.join_tree import Tree, column_ref, fit_length
-from etude.offline.joins import find_paths, hops_of, leads_to_one
+from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref
+from etude.offline.joins import find_join_paths, join_hops, path_leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
 from etude.offline.part_references import ADDING, connect_parts
 from etude.offline.phrase_index import Meaning
@@ -16,7 +16,7 @@ from etude.offline.ratios import Ratios
 from etude.offline.resolve import MONEY, TECHNICAL, Ambiguous, Unresolved, is_numeric, sorts_as_numbers
 from etude.offline.units import check_unit, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
-from etude.offline.vocabulary_names import without_schema
+from etude.offline.vocabulary_names import table_name_without_schema
 from etude.offline.words import base_form
 from etude.sources.plan.model import (
     Aggregate,
@@ -105,7 +105,7 @@ class _Builder(Ratios):
         rank, anchor = self.question.rank, self.resolver.anchor
         if rank is None or rank.by is not None or SALES not in rank.implied:
             return
-        below = [hop.to_table for hop in hops_of(self.vocabulary).get(anchor, ()) if hop.back]
+        below = [hop.to_table for hop in join_hops(self.vocabulary).get(anchor, ()) if hop.back]
         tables = [self.vocabulary.table(name) for name in dict.fromkeys((anchor, *below))]
         numbers = [c for table in tables for c in table.columns if is_numeric(c)]
         units = [
@@ -198,7 +198,9 @@ class _Builder(Ratios):
         where = self._where(tree)
         columns = table.columns[:MOST_GAPS]
         measures = [
-            Aggregate(fn="count", filter=NullTest(column=column_ref(c), op="is null"), alias=fit_length(c.name))
+            Aggregate(
+                fn="count", filter=NullTest(column=join_column_ref(c), op="is null"), alias=fit_alias_length(c.name)
+            )
             for c in columns
         ]
         listed = ", ".join(f"`{c.name}`" for c in columns)
@@ -242,7 +244,9 @@ class _Builder(Ratios):
         assert isinstance(asked, Measure)  # noqa: S101 - for the type checker
         inner = self._over(asked.name, question.thresholds)
         self.said.insert(0, "number of these")
-        count = Aggregate(fn="count", alias=fit_length(f"number_of_{without_schema(self.resolver.anchor)}"))
+        count = Aggregate(
+            fn="count", alias=fit_alias_length(f"number_of_{table_name_without_schema(self.resolver.anchor)}")
+        )
         return QueryPlan(source=PlanRef(plan=inner, alias="groups"), aggregate=(count,))
 
     def _over(self, name: Name, thresholds: Sequence[Any], conditions: Sequence[Condition] | None = None) -> QueryPlan:
@@ -310,12 +314,12 @@ class _Builder(Ratios):
                 if dated is not None:
                     tree.add(dated.table)
         where = self._where(tree)
-        group_by: list[Any] = [column_ref(column) for column in dict.fromkeys([*keys, *hidden])]
+        group_by: list[Any] = [join_column_ref(column) for column in dict.fromkeys([*keys, *hidden])]
         dates = []
         for group in grains:
             column = self.resolver.date_column(self._dated_tables(tree))
             tree.add(column.table)
-            dates.append(Named(expr=TimeGrain(grain=group.grain, of=column_ref(column)), alias=group.grain))
+            dates.append(Named(expr=TimeGrain(grain=group.grain, of=join_column_ref(column)), alias=group.grain))
         aggregates: list[Aggregate] = []
         names: dict[Measured, str] = {}
         for measured in dict.fromkeys([*measures, *(m for m, _, _ in limits)]):
@@ -337,12 +341,12 @@ class _Builder(Ratios):
         if (rank or limits or limit) and not (keys or dates):
             raise Unresolved("It is not clear what to choose from.")
         if limit is not None:
-            where.extend(NullTest(column=column_ref(key), op="is not null") for key in keys if key.nulls)
+            where.extend(NullTest(column=join_column_ref(key), op="is not null") for key in keys if key.nulls)
             self.said.extend(f"where `{key.table}.{key.name}` is known" for key in keys if key.nulls)
         select: tuple[Any, ...] = ()
         hide = [m for m in names if m not in visible]
         if hidden or hide:
-            select = (*dates, *(column_ref(column) for column in keys), *(names[m] for m in names if m in visible))
+            select = (*dates, *(join_column_ref(column) for column in keys), *(names[m] for m in names if m in visible))
         plan = self._plan(tree, select, where, (*dates, *group_by), aggregates, having, order, limit)
         if tied and ranked is not None and rank is not None:
             # Of several that tie, no one is the first.
@@ -525,8 +529,8 @@ class _Builder(Ratios):
         """Return the measured table with the finest rows: each joins at most one row of every other measured table."""
         tables = list(dict.fromkeys(m.table for m in measures)) or [self.resolver.anchor]
         for table in tables:
-            ways = [find_paths(self.vocabulary, table, other)[1] for other in tables]
-            if all(paths and any(leads_to_one(path) for path in paths) for paths in ways):
+            ways = [find_join_paths(self.vocabulary, table, other)[1] for other in tables]
+            if all(paths and any(path_leads_to_one(path) for path in paths) for paths in ways):
                 return table
         raise Unresolved("It measures tables that share no rows: " + ", ".join(f"`{t}`" for t in tables) + ".")
 
@@ -548,7 +552,7 @@ class _Builder(Ratios):
             elif visible:
                 by = names[visible[-1]]
             else:
-                by = column_ref(keys[0])
+                by = join_column_ref(keys[0])
             order.append(
                 Order(
                     by=by,
@@ -576,7 +580,7 @@ class _Builder(Ratios):
     def _order_name(self, name: Name, keys: Sequence[KnownColumn], names: dict[Measured, str]) -> Any:
         for column in keys:
             if any((m.table, m.column) == (column.table, column.name) for m in name.columns):
-                return column_ref(column)
+                return join_column_ref(column)
         for measured, alias in names.items():
             if measured.column is not None and any(m.column == measured.column.name for m in name.columns):
                 return alias
@@ -584,7 +588,7 @@ class _Builder(Ratios):
                 return alias
         for column in keys:
             if any(m.table == column.table for m in name.tables):
-                return column_ref(column)
+                return join_column_ref(column)
         raise Unresolved(f"The answer has no `{name.text}` to sort by.")
 
     def _listing(self) -> QueryPlan:
@@ -653,26 +657,26 @@ class _Builder(Ratios):
             tree.add(sort[0].table)
         where = self._where(tree)
         columns = list(dict.fromkeys(columns))
-        order = [Order(by=column_ref(sort[0]), desc=sort[1])] if sort else []
+        order = [Order(by=join_column_ref(sort[0]), desc=sort[1])] if sort else []
         tied = sort is not None and limit == 1 and question.top is None and not question.groups
         if question.ordering is not None and question.ordering.then is not None:
             second = self._order_column(question.ordering.then, table)
             if not tree.reaches_one(second.table):
                 raise Unresolved(f"There may be several `{second.name}` for each; say which of them to sort by.")
             tree.add(second.table)
-            order.append(Order(by=column_ref(second), desc=bool(sort and sort[1])))
+            order.append(Order(by=join_column_ref(second), desc=bool(sort and sort[1])))
         self.said.append("list of " + ", ".join(f"`{c.table}.{c.name}`" for c in columns))
         self._say_order(order, limit, tied)
         if sort is not None and tied:
             # Of several that tie, no one is the first: all of them are shown.
-            extreme = Aggregate(fn="max" if sort[1] else "min", of=column_ref(sort[0]))
+            extreme = Aggregate(fn="max" if sort[1] else "min", of=join_column_ref(sort[0]))
             best = QueryPlan(source=tree.base, joins=tree.joins(), where=tuple(where) or None, aggregate=(extreme,))
-            where.append(Compare(column=column_ref(sort[0]), op="=", value=Single(plan=best)))
+            where.append(Compare(column=join_column_ref(sort[0]), op="=", value=Single(plan=best)))
             limit, order = None, []
         if sort is not None and limit is not None and sort[0].nulls:
-            where.append(NullTest(column=column_ref(sort[0]), op="is not null"))
+            where.append(NullTest(column=join_column_ref(sort[0]), op="is not null"))
             self.said.append(f"where `{sort[0].table}.{sort[0].name}` is known")
-        select = tuple(column_ref(column) for column in columns)
+        select = tuple(join_column_ref(column) for column in columns)
         if question.rank is not None and question.groups and sort is not None:
             return self._best_of_each(tree, columns, where, sort)
         if self._repeats(tree, columns, table) and not (sort and sort[0] not in columns):
@@ -703,9 +707,9 @@ class _Builder(Ratios):
         ties = self.question.top is None
         top = Top(n=self.question.top or 1, per=per, by=sort[0].name, lowest=not sort[1], ties=ties)
         self.said.append(f"for each {', '.join(f'`{name}`' for name in per)}")
-        where.append(NullTest(column=column_ref(sort[0]), op="is not null"))
+        where.append(NullTest(column=join_column_ref(sort[0]), op="is not null"))
         self.said.append(f"where `{sort[0].table}.{sort[0].name}` is known")
-        plan = self._plan(tree, tuple(column_ref(column) for column in shown), where, (), [], [], [], None)
+        plan = self._plan(tree, tuple(join_column_ref(column) for column in shown), where, (), [], [], [], None)
         return plan.model_copy(update={"top": top})
 
     def _listed_meaning(self, name: Name) -> Meaning:
@@ -867,10 +871,10 @@ class _Builder(Ratios):
             tree.add(column.table)
         where = self._where(tree)
         aggregate = self._aggregate(counted, tree, "counted")
-        inner = self._plan(tree, (), where, (*dates, *(column_ref(c) for c in keys)), [aggregate], [], [], None)
+        inner = self._plan(tree, (), where, (*dates, *(join_column_ref(c) for c in keys)), [aggregate], [], [], None)
         fn = measures[0].fn
         self.said.insert(0, f"{fn} over{self._per(keys, dates).removeprefix(' per')} of the {counted.label}")
-        outer = Aggregate(fn=fn, of="counted", alias=fit_length(f"{fn}_{counted.alias}"))
+        outer = Aggregate(fn=fn, of="counted", alias=fit_alias_length(f"{fn}_{counted.alias}"))
         return QueryPlan(source=PlanRef(plan=inner, alias="counts"), aggregate=(outer,))
 
     def _say_groups(self, names: dict[Measured, str], visible: Sequence[Measured], keys: Sequence[KnownColumn],

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from etude.offline.join_tree import Tree, column_ref
-from etude.offline.joins import distance, find_paths, hops_of, leads_to_one
+from etude.offline.join_tree import Tree, join_column_ref
+from etude.offline.joins import find_join_paths, join_distance, join_hops, path_leads_to_one
 from etude.offline.operator_words import IDLE, LINKING, PRESENT
 from etude.offline.phrase_index import Hit, Meaning
 from etude.offline.question_parts import Absence, Condition, Measure, Name, Question
@@ -23,9 +23,9 @@ from etude.offline.resolve import (
     is_numeric,
     nouns_of,
 )
-from etude.offline.units import is_money, number_in_unit
+from etude.offline.units import is_money_unit, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
-from etude.offline.words import base_form, stem
+from etude.offline.words import base_form, stem_word
 from etude.sources.plan.model import (
     Aggregate,
     AggregateFn,
@@ -67,7 +67,7 @@ class Conditions:
         anchor = choose_anchor(self.question, self.vocabulary)
         named = tuple(t for t in (self._loose_table(name) for name in self.question.context) if t)
         self.prefer = frozenset(self.question.prefer)
-        self.verbs = frozenset(stem(verb) for verb in self.question.verbs)
+        self.verbs = frozenset(stem_word(verb) for verb in self.question.verbs)
         self.nouns = {m.table for name in nouns_of(self.question) for m in name.tables if m.cost < 3}
         self.mentioned = self.nouns | {anchor}
         self.resolver = Resolver(self.vocabulary, anchor, named, self.prefer)
@@ -81,7 +81,7 @@ class Conditions:
             owner = name.owner
             if owner is None or not owner.tables or not name.tables:
                 continue
-            ways = [distance(self.vocabulary, o.table, m.table) for o in owner.tables for m in name.tables]
+            ways = [join_distance(self.vocabulary, o.table, m.table) for o in owner.tables for m in name.tables]
             if min(ways) > 1:
                 raise Unresolved(f"It is not clear what `{owner.text}` says about `{name.text}`.")
 
@@ -98,19 +98,19 @@ class Conditions:
         if acted and question.alone not in IDLE and about and len(named) == 1:
             # "How many cars were sold", if sales have their own table.
             raise Unresolved(f"It is not clear which of them are `{question.alone}`.")
-        roots = {stem(PRESENT.get(verb, verb)): verb for verb in question.verbs if verb not in IDLE}
+        roots = {stem_word(PRESENT.get(verb, verb)): verb for verb in question.verbs if verb not in IDLE}
         used = {(hit.table, hit.column) for c in question.conditions for hit in c.hits}
         for column in (c for name in sorted(self.mentioned) for c in self.vocabulary.table(name).columns):
             few = column.kind == "text" and 1 < len(column.values) <= 50 and (column.table, column.name) not in used
             for value in column.values if few else ():
-                if stem(value.lower()) in roots:
-                    verb = roots[stem(value.lower())]
+                if stem_word(value.lower()) in roots:
+                    verb = roots[stem_word(value.lower())]
                     raise Unresolved(f"It is not clear whether `{verb}` means that `{column.name}` is `{value}`.")
         if any(c.kind in ("span", "weekday") for c in question.conditions):
             return
         for column in anchor.columns:
             dated = column.kind in ("date", "timestamp") and column.nulls and column.name not in self._columns_asked()
-            if dated and roots.keys() & {stem(word) for word in column.words}:
+            if dated and roots.keys() & {stem_word(word) for word in column.words}:
                 raise Unresolved(f"It is not clear whether only rows with a `{column.name}` count.")
 
     def _columns_asked(self) -> set[str]:
@@ -226,7 +226,7 @@ class Conditions:
         said = len(self.said)
         inner = self._filter(replace(condition, negated=False), tree)
         self.said[said:] = [f"with no row {' '.join(self.said[said:])}"]
-        place = column_ref(column)
+        place = join_column_ref(column)
         known = NullTest(column=place, op="is not null")
         return Member(
             column=place, op="not in", plan=QueryPlan(source=table.name, select=(place,), where=(inner, known))
@@ -304,7 +304,7 @@ class Conditions:
             for table in tables:
                 inner.add(table, self._near(condition), condition.said)
             filters.append(self._filter(condition, inner))
-        key = column_ref(base.column(base.key[0]))
+        key = join_column_ref(base.column(base.key[0]))
         for hop in tree.hops:
             if hop in inner.hops and not hop.to_one:
                 raise Unresolved("The question restricts the same related rows twice.")
@@ -335,7 +335,7 @@ class Conditions:
             for other in self._condition_tables(condition, inner):
                 inner.add(other, self._near(condition), condition.said)
             filters.append(self._filter(condition, inner))
-        key = column_ref(base.column(base.key[0]))
+        key = join_column_ref(base.column(base.key[0]))
         self.said[said:] = [" ".join([f"that have no `{table.name}`", " and ".join(self.said[said:])]).strip()]
         self.mentioned.add(base.name)
         self._check_ways(inner, exists=True)
@@ -355,9 +355,9 @@ class Conditions:
             for other in self._condition_tables(condition, inner):
                 inner.add(other, self._near(condition), condition.said)
             filters.append(self._filter(condition, inner))
-        filters.append(NullTest(column=column_ref(column), op="is not null"))
+        filters.append(NullTest(column=join_column_ref(column), op="is not null"))
         self.said[said:] = [f"with no row of `{table.name}` {' and '.join(self.said[said:])}"]
-        key = column_ref(column)
+        key = join_column_ref(column)
         plan = QueryPlan(source=table.name, joins=inner.joins(), select=(key,), where=tuple(filters))
         return Member(column=key, op="not in", plan=plan)
 
@@ -408,7 +408,7 @@ class Conditions:
         """`active employees per project` does not ask for active projects."""
         tables = [m.table for m in condition.of.tables] if condition.of is not None else []
         if tables and not any(
-            distance(self.vocabulary, t, hit.table) <= 1 or self._refers_to(t, hit.table) for t in tables
+            join_distance(self.vocabulary, t, hit.table) <= 1 or self._refers_to(t, hit.table) for t in tables
         ):
             raise Unresolved(f"It is not clear what `{condition.text}` says about `{tables[0]}`.")
 
@@ -417,7 +417,7 @@ class Conditions:
         name = next(iter(self._near(condition)), self.resolver.anchor)
         columns = [c for c in self.vocabulary.table(name).columns if is_numeric(c)]
         money = [c for c in columns if MONEY & {*c.words}]
-        if condition.unit and not is_money(condition.unit):
+        if condition.unit and not is_money_unit(condition.unit):
             money = [c for c in columns if {condition.unit, base_form(condition.unit)} & {*c.words}]
         if len(money) != 1:
             raise Unresolved(f"It is not clear which column of `{name}` is meant by `{condition.text}`.")
@@ -439,7 +439,7 @@ class Conditions:
 
     def _referred_tables(self, table: str) -> list[str]:
         """Return the tables that each row of a table refers to."""
-        return list(dict.fromkeys(hop.to_table for hop in hops_of(self.vocabulary).get(table, ()) if hop.to_one))
+        return list(dict.fromkeys(hop.to_table for hop in join_hops(self.vocabulary).get(table, ()) if hop.to_one))
 
     def _close_to(self, condition: Condition) -> Name:
         """Return the condition's noun, narrowed to the table it follows: `states with an area over 1000`."""
@@ -493,11 +493,11 @@ class Conditions:
 
     def _refers_to(self, base: str, table: str) -> bool:
         """Return whether a row of the base refers to one row of the table; a date is then probably the base's own."""
-        paths = find_paths(self.vocabulary, base, table)[1]
-        return base != table and bool(paths) and all(leads_to_one(path) for path in paths)
+        paths = find_join_paths(self.vocabulary, base, table)[1]
+        return base != table and bool(paths) and all(path_leads_to_one(path) for path in paths)
 
     def _hinted(self, column: KnownColumn, near: Sequence[str]) -> bool:
-        return bool({stem(word.lower()) for word in near} & {stem(word) for word in column.words})
+        return bool({stem_word(word.lower()) for word in near} & {stem_word(word) for word in column.words})
 
     def _filter(self, condition: Condition, tree: Tree) -> Filter:
         """Return the condition as a filter of the plan."""
@@ -516,7 +516,7 @@ class Conditions:
 
     def _one_filter(self, condition: Condition, tree: Tree) -> Filter:
         column, hit = self._condition_column(condition, tree)
-        place = column_ref(column)
+        place = join_column_ref(column)
         made: Filter
         if condition.unit and condition.kind in ("compare", "between"):
             condition = replace(condition, values=self._in_unit(column, condition))
@@ -611,7 +611,7 @@ class Conditions:
 
     def _check_ways(self, tree: Tree, exists: bool = False) -> None:
         """Refuse joins through tables that the question does not name, unless these only relate others."""
-        verbs = {stem(verb) for verb in self.question.verbs}
+        verbs = {stem_word(verb) for verb in self.question.verbs}
         if all(hop.back for hop in tree.hops):
             return
         for at, hop in enumerate(tree.hops):
@@ -630,13 +630,13 @@ class Conditions:
             if verbs and between and following is not None and following.to_table in self.nouns:
                 continue
             named = hop.to_table in self.mentioned or verbs & {
-                stem(w) for w in self.vocabulary.table(hop.to_table).words
+                stem_word(w) for w in self.vocabulary.table(hop.to_table).words
             }
             if hop.back and not named and not self._pairs(hop.to_table):
                 raise Unresolved(f"The join would go through `{hop.to_table}`, which the question does not name.")
 
     def _pairs(self, table: str) -> bool:
-        links = [hop for hop in hops_of(self.vocabulary).get(table, ()) if hop.to_one]
+        links = [hop for hop in join_hops(self.vocabulary).get(table, ()) if hop.to_one]
         return len(links) >= 2 and len(self.vocabulary.table(table).columns) <= 4
 
     def _plan(

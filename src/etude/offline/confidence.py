@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from etude.offline.question_parts import Condition, Measure, Name, Question
-from etude.offline.self_check import facts_of
+from etude.offline.self_check import plan_facts
 from etude.offline.tags import TaggedItem
 from etude.sources.plan.model import Compare, InList, JoinPlan, Member, NullTest, Or, QueryPlan, Single
 
@@ -166,7 +166,7 @@ def _of_parts(question: Question) -> Iterator[str]:
 
 
 def _of_plan(plan: QueryPlan) -> Iterator[str]:
-    facts = facts_of(plan)
+    facts = plan_facts(plan)
     joins = len(plan.joins)
     if joins:
         yield f"joins {min(joins, 3)}"

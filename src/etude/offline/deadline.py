@@ -43,7 +43,7 @@ _current: ContextVar[_Deadline | None] = ContextVar("deadline", default=None)
 
 
 @contextlib.contextmanager
-def within(seconds: float, cancel: Cancellation) -> Iterator[None]:
+def within_deadline(seconds: float, cancel: Cancellation) -> Iterator[None]:
     """Let `check` raise `OutOfTime` after `seconds` in this block, and `Cancelled` once `cancel` is set."""
     token = _current.set(_Deadline(seconds, cancel))
     try:

@@ -31,7 +31,7 @@ from etude.offline.question_parts import (
     Threshold,
 )
 from etude.offline.tags import TaggedItem
-from etude.offline.units import unit_of
+from etude.offline.units import written_unit
 from etude.offline.words import base_form, split_identifier
 
 _OWNED = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
@@ -102,7 +102,7 @@ def _text(items: Sequence[TaggedItem]) -> str:
 
 def _is_count(number: TaggedItem) -> bool:
     """Return whether a number can count things: a whole number, and not a percentage of them."""
-    return isinstance(number.data, int) and unit_of(number.text) != "percent"
+    return isinstance(number.data, int) and written_unit(number.text) != "percent"
 
 
 def _pick(items: Sequence[TaggedItem], tags: str) -> list[TaggedItem]:
@@ -153,15 +153,15 @@ def _compare(items: list[TaggedItem]) -> list[TaggedItem]:
     ops = _pick(items, "ceo")
     op = _op(ops[0]) if ops else "="
     if column.tag == "E":
-        return [TaggedItem("H", _text(items), Threshold(column.data, op, number.data, unit_of(number.text)))]
-    condition = Condition("compare", _text(items), column.data, op, (number.data,), unit=unit_of(number.text))
+        return [TaggedItem("H", _text(items), Threshold(column.data, op, number.data, written_unit(number.text)))]
+    condition = Condition("compare", _text(items), column.data, op, (number.data,), unit=written_unit(number.text))
     return [TaggedItem("F", _text(items), condition)]
 
 
 def _compare_again(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`age is 36 or 37`, `price above 100 or below 5`: the same column again."""
     first: Condition = items[0].data
-    if first.kind != "compare" or first.negated or unit_of(items[-1].text) != first.unit:
+    if first.kind != "compare" or first.negated or written_unit(items[-1].text) != first.unit:
         return None
     ops = _pick(items, "co")
     op = _op(ops[0]) if ops else "="
@@ -199,7 +199,13 @@ def _adjective(items: list[TaggedItem]) -> list[TaggedItem]:
     adjective, number = items[0], items[1]
     op, implied = adjective.data
     condition = Condition(
-        "compare", _text(items), None, op, (number.data,), unit=unit_of(number.text), implied=tuple(implied.split())
+        "compare",
+        _text(items),
+        None,
+        op,
+        (number.data,),
+        unit=written_unit(number.text),
+        implied=tuple(implied.split()),
     )
     return [TaggedItem("F", _text(items), condition)]
 
@@ -240,14 +246,14 @@ def _compare_column(items: list[TaggedItem]) -> list[TaggedItem]:
 
 def _between(items: list[TaggedItem]) -> list[TaggedItem]:
     low, high = _pick(items, "N")[:2]
-    values, unit = (low.data, high.data), unit_of(high.text) or unit_of(low.text)
+    values, unit = (low.data, high.data), written_unit(high.text) or written_unit(low.text)
     condition = Condition("between", _text(items), items[0].data, "between", values, unit=unit)
     return [TaggedItem("F", _text(items), condition)]
 
 
 def _at_least(items: list[TaggedItem]) -> list[TaggedItem] | None:
     op, number, thing = _one(items, "ce"), _one(items, "N"), items[-1]
-    if unit_of(number.text) == "percent":
+    if written_unit(number.text) == "percent":
         # "At least 10% of ..." is a part of a whole that the words do not name.
         return None
     if thing.tag == "C":
@@ -514,7 +520,7 @@ def _worth(items: list[TaggedItem]) -> list[TaggedItem] | None:
     thing, op, number = items[0], _one(items, "c"), _one(items, "N")
     if thing.tag == "E" and not thing.text.startswith("how many"):
         return None
-    unit = unit_of(number.text)
+    unit = written_unit(number.text)
     if unit == "percent":
         return [thing, TaggedItem("u", f"{op.text} {number.text}")]
     condition = Condition("compare", f"{op.text} {number.text}", None, op.data, (number.data,), unit=unit)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from etude.offline.joins import FAR, Hop, Path, find_paths, leads_to_one
+from etude.offline.joins import FAR, Hop, Path, find_join_paths, path_leads_to_one
 from etude.offline.phrase_index import Meaning
 from etude.offline.resolve import Ambiguous, Unresolved
 from etude.offline.vocabulary import KnownColumn, Vocabulary
-from etude.offline.vocabulary_names import without_schema
-from etude.offline.words import stem
+from etude.offline.vocabulary_names import table_name_without_schema
+from etude.offline.words import stem_word
 from etude.sources.plan.model import ColumnRef, Join
 
 
-def fit_length(name: str) -> str:
+def fit_alias_length(name: str) -> str:
     """Return the name, cut to a length that every engine accepts."""
     return name.encode()[:60].decode(errors="ignore")
 
 
-def column_ref(column: KnownColumn) -> ColumnRef:
+def join_column_ref(column: KnownColumn) -> ColumnRef:
     """Return the column as a plan refers to it."""
-    return ColumnRef(table=without_schema(column.table), column=column.name)
+    return ColumnRef(table=table_name_without_schema(column.table), column=column.name)
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Tree:
         if table in self.single:
             return ()
         starts = [t for t in near if t in self.single] + [t for t in self.single if t not in near]
-        ways = [(find_paths(self.vocabulary, start, table), start) for start in starts]
+        ways = [(find_join_paths(self.vocabulary, start, table), start) for start in starts]
         low = min(cost for (cost, _), _ in ways)
         if low >= FAR:
             raise Unresolved(f"Nothing connects `{table}` to `{self.base}`.")
@@ -81,7 +81,7 @@ class Tree:
         return paths[0]
 
     def _roots(self, table: str) -> set[str]:
-        return {stem(word) for word in self.vocabulary.table(table).words}
+        return {stem_word(word) for word in self.vocabulary.table(table).words}
 
     def add(self, table: str, near: Sequence[str] = (), said: str = "") -> None:
         """Join a table, and those on the path to it."""
@@ -92,7 +92,7 @@ class Tree:
     def reaches_one(self, table: str, near: Sequence[str] = (), said: str = "") -> bool:
         """Return whether joining the table would keep each row of the base once."""
         path = self.path_to(table, near, said)
-        return self.single.get(path[0].table, True) and leads_to_one(path) if path else self.single[table]
+        return self.single.get(path[0].table, True) and path_leads_to_one(path) if path else self.single[table]
 
     def joins(self) -> tuple[Join, ...]:
         """Return the joins of the plan."""
@@ -100,8 +100,8 @@ class Tree:
         for hop in self.hops:
             pairs = tuple(
                 (
-                    ColumnRef(table=without_schema(hop.table), column=left),
-                    ColumnRef(table=without_schema(hop.to_table), column=right),
+                    ColumnRef(table=table_name_without_schema(hop.table), column=left),
+                    ColumnRef(table=table_name_without_schema(hop.to_table), column=right),
                 )
                 for left, right in zip(hop.columns, hop.to_columns, strict=True)
             )

@@ -40,7 +40,7 @@ _State = tuple[str, bool]
 
 
 @once_per_vocabulary
-def hops_of(vocabulary: Vocabulary) -> dict[str, tuple[Hop, ...]]:
+def join_hops(vocabulary: Vocabulary) -> dict[str, tuple[Hop, ...]]:
     """Return the hops that leave each table."""
     hops: dict[str, list[Hop]] = defaultdict(list)
     for link in vocabulary.links:
@@ -80,11 +80,11 @@ class _Reach:
             return
         for hop in self._graph.get(table, ()):
             if hop.to_table not in (table, self._start) and (hop.to_table, not hop.back) not in self.states:
-                item = (cost + step_cost(up, hop), length + 1, hop.to_table, not hop.back)
+                item = (cost + join_step_cost(up, hop), length + 1, hop.to_table, not hop.back)
                 heapq.heappush(self._queue, item)
 
 
-def step_cost(up: bool, hop: Hop) -> int:
+def join_step_cost(up: bool, hop: Hop) -> int:
     """Return the cost of a hop, given whether the previous one led up."""
     return 4 if up and hop.back else 1
 
@@ -111,21 +111,21 @@ class _Routes:
 
 @once_per_vocabulary
 def _routes_of(vocabulary: Vocabulary) -> _Routes:
-    hops, into = hops_of(vocabulary), defaultdict(list)
+    hops, into = join_hops(vocabulary), defaultdict(list)
     for leaving in hops.values():
         for hop in leaving:
             into[hop.to_table].append(hop)
     return _Routes(hops, into)
 
 
-def distance(vocabulary: Vocabulary, start: str, end: str) -> int:
+def join_distance(vocabulary: Vocabulary, start: str, end: str) -> int:
     """Return the cost of the cheapest path between two tables."""
     routes = _routes_of(vocabulary)
     with routes.lock:
         return routes.reach(start).cost_to(end)
 
 
-def find_paths(vocabulary: Vocabulary, start: str, end: str) -> tuple[int, tuple[Path, ...]]:
+def find_join_paths(vocabulary: Vocabulary, start: str, end: str) -> tuple[int, tuple[Path, ...]]:
     """Return the lowest cost and at most eight paths of that cost; those with cheap first hops come first."""
     if start == end:
         return 0, ((),)
@@ -157,7 +157,7 @@ def _cheapest(routes: _Routes, reach: _Reach, start: str, end: str) -> Iterator[
         if len(path) == MOST_HOPS:
             continue
         for hop in routes.hops.get(table, ()):
-            total, state = cost + step_cost(up, hop), (hop.to_table, not hop.back)
+            total, state = cost + join_step_cost(up, hop), (hop.to_table, not hop.back)
             leads = total == lowest if hop.to_table == end else state in leading and costs[state] == total
             if leads and not any(hop.to_table in (step.table, step.to_table) for step in path):
                 count += 1
@@ -177,12 +177,12 @@ def _leading(routes: _Routes, reach: _Reach, end: str) -> set[_State]:
                 state = (hop.table, before)
                 if hop.back == up or state in found or hop.table == end:
                     continue
-                if state in costs and costs[state] + step_cost(before, hop) == cost:
+                if state in costs and costs[state] + join_step_cost(before, hop) == cost:
                     found.add(state)
                     waiting.append((*state, costs[state]))
     return found
 
 
-def leads_to_one(path: Path) -> bool:
+def path_leads_to_one(path: Path) -> bool:
     """Return whether every row matches at most one row at the end of the path."""
     return all(hop.to_one for hop in path)

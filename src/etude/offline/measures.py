@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from etude.offline.conditions import Conditions
-from etude.offline.join_tree import Tree, column_ref, fit_length
-from etude.offline.joins import FAR, distance
+from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref
+from etude.offline.joins import FAR, join_distance
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Measure, Name
 from etude.offline.resolve import IDENTIFYING, MONEY, Ambiguous, Unresolved, holds_counts, is_numeric
 from etude.offline.vocabulary import KnownColumn, KnownTable
-from etude.offline.vocabulary_names import without_schema
-from etude.offline.words import stem
+from etude.offline.vocabulary_names import table_name_without_schema
+from etude.offline.words import stem_word
 from etude.sources.plan.model import Aggregate, DaysBetween, Named, TimeGrain
 
 SUMMED = frozenset(
@@ -70,14 +70,14 @@ class Measured:
     def alias(self) -> str:
         """The name of its column in the result."""
         if self.column is None:
-            return fit_length(f"number_of_{without_schema(self.table)}")
+            return fit_alias_length(f"number_of_{table_name_without_schema(self.table)}")
         if self.fn == "correlation":
             return "correlation"
         if self.until is not None:
             return f"{self.fn}_days"
         if self.at is not None:
-            return fit_length(f"quantile_{100 * self.at:g}_{self.column.name}")
-        return fit_length(f"{'number_of' if self.fn == 'count' else self.fn}_{self.column.name}")
+            return fit_alias_length(f"quantile_{100 * self.at:g}_{self.column.name}")
+        return fit_alias_length(f"{'number_of' if self.fn == 'count' else self.fn}_{self.column.name}")
 
 
 class Measures(Conditions):
@@ -178,14 +178,14 @@ class Measures(Conditions):
         """Refuse to count rows if the data holds such a number itself: either may be meant."""
         if measure.distinct or (table.name, "") in self.prefer or self._restricts(table):
             return
-        verbs = {stem(verb) for verb in self.question.verbs}
-        own = {stem(word) for word in table.words}
+        verbs = {stem_word(verb) for verb in self.question.verbs}
+        own = {stem_word(word) for word in table.words}
         held: list[KnownColumn] = []
         for other in self.vocabulary.tables:
             for column in other.columns if other.name != table.name else ():
                 if not {"number", "count"} & {*column.words} or not holds_counts(column):
                     continue
-                about = {stem(word) for word in column.words if word not in ("number", "count", "of", "total")}
+                about = {stem_word(word) for word in column.words if word not in ("number", "count", "of", "total")}
                 near = other.name in self.mentioned or other.name == self.resolver.anchor
                 parent = self._refers_to(table.name, other.name)
                 matches = (about <= own and (near or parent)) or (about <= verbs and near)
@@ -230,15 +230,17 @@ class Measures(Conditions):
                 return Aggregate(fn="count", alias=alias, **more)
             if len(table.key) != 1:
                 raise Unresolved(f"`{table.name}` has no key of one column, so joining could count its rows twice.")
-            return Aggregate(fn="count", of=column_ref(table.column(table.key[0])), distinct=True, alias=alias, **more)
+            return Aggregate(
+                fn="count", of=join_column_ref(table.column(table.key[0])), distinct=True, alias=alias, **more
+            )
         column = measured.column
         if measured.until is not None:
             if fans:
                 raise Unresolved("Joining would count rows more than once.")
             if measured.fn == "correlation":
-                other = column_ref(measured.until)
-                return Aggregate(fn="correlation", of=column_ref(column), other=other, alias=alias, **more)
-            days = DaysBetween(days_between=(column_ref(column), column_ref(measured.until)))
+                other = join_column_ref(measured.until)
+                return Aggregate(fn="correlation", of=join_column_ref(column), other=other, alias=alias, **more)
+            days = DaysBetween(days_between=(join_column_ref(column), join_column_ref(measured.until)))
             return Aggregate(fn=measured.fn, of=days, alias=alias, **more)
         fn = "sum" if measured.raw else measured.fn
         if (
@@ -247,7 +249,9 @@ class Measures(Conditions):
             and not self._joins_once(column, tree)
         ):
             raise Unresolved(f"Joining would count rows of `{column.table}` more than once.")
-        return Aggregate(fn=fn, of=column_ref(column), distinct=measured.distinct, at=measured.at, alias=alias, **more)
+        return Aggregate(
+            fn=fn, of=join_column_ref(column), distinct=measured.distinct, at=measured.at, alias=alias, **more
+        )
 
     def _joins_once(self, column: KnownColumn, tree: Tree) -> bool:
         """Return whether rows join others only through a table that does nothing but pair them."""
@@ -256,7 +260,9 @@ class Measures(Conditions):
 
     def _group_meaning(self, name: Name) -> Meaning:
         """Return the table or column to group by; the anchor's own column comes before a table of that name."""
-        costs = {m: 3 * m.cost + 4 * distance(self.vocabulary, self.resolver.anchor, m.table) for m in name.meanings}
+        costs = {
+            m: 3 * m.cost + 4 * join_distance(self.vocabulary, self.resolver.anchor, m.table) for m in name.meanings
+        }
         if name.owner is not None:
             owned = [m for m in name.columns if any(m.table == o.table for o in name.owner.tables)]
             costs = {m: costs[m] for m in owned} or costs
@@ -377,7 +383,7 @@ class Measures(Conditions):
             if group.name is None:
                 column = self.resolver.date_column(self._dated_tables(tree))
                 tree.add(column.table)
-                dates.append(Named(expr=TimeGrain(grain=group.grain, of=column_ref(column)), alias=group.grain))
+                dates.append(Named(expr=TimeGrain(grain=group.grain, of=join_column_ref(column)), alias=group.grain))
         return dates
 
     def _per(self, keys: Sequence[KnownColumn], dates: Sequence[Named]) -> str:

@@ -13,7 +13,7 @@ from operator import attrgetter
 from etude.offline.deadline import check_deadline
 from etude.offline.places import CODED, place_names
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
-from etude.offline.words import GENERIC, MEASURES, QUANTITIES, TRAILING, alternatives, base_form, fold, stem
+from etude.offline.words import GENERIC, MEASURES, QUANTITIES, TRAILING, base_form, fold_words, stem_word, synonyms_of
 
 Phrase = tuple[str, ...]
 
@@ -57,7 +57,7 @@ class Index:
         found: dict[str, list[Hit]] = defaultdict(list)
         for phrase, hits in self.values.items():
             if len(phrase) == 1 and phrase[0].isalpha() and len(phrase[0]) > 3:
-                found[stem(phrase[0])].extend(hit for hit in hits if hit.cost == 0)
+                found[stem_word(phrase[0])].extend(hit for hit in hits if hit.cost == 0)
         return found
 
     @cached_property
@@ -83,7 +83,7 @@ class Index:
     def name_stems(self) -> frozenset[str]:
         """The stems of all words in the names of tables."""
         tables = (p for p, meanings in self.names.items() if any(m.column is None and not m.label for m in meanings))
-        return frozenset(stem(word) for phrase in tables for word in phrase if len(word) > 4)
+        return frozenset(stem_word(word) for phrase in tables for word in phrase if len(word) > 4)
 
     @cached_property
     def acts(self) -> dict[str, tuple[Meaning, ...]]:
@@ -92,7 +92,7 @@ class Index:
         for phrase, meanings in self.names.items():
             tables = tuple(m for m in meanings if m.column is None and not m.label and m.cost == 0)
             if len(phrase) == 1 and tables and len(phrase[0]) > 3:
-                found[stem(phrase[0])] = tables
+                found[stem_word(phrase[0])] = tables
         return found
 
     @cached_property
@@ -185,7 +185,7 @@ def _respelled(phrase: Phrase) -> tuple[tuple[Phrase, int], ...]:
     if len(phrase) > 1:
         made.append((("".join(phrase),), 0))
     for at, word in enumerate(phrase):
-        made += [((*phrase[:at], other, *phrase[at + 1 :]), SYNONYM) for other in alternatives(word)]
+        made += [((*phrase[:at], other, *phrase[at + 1 :]), SYNONYM) for other in synonyms_of(word)]
     return tuple(made)
 
 
@@ -226,10 +226,10 @@ def _column_phrases(table: KnownTable, column: KnownColumn) -> Iterator[tuple[Ph
         yield short[:1], HEAD
     if len(short) > 1 and short[-1] not in {"id", "name", "code", "number", "type", "no"} | MEASURES:
         yield short[-1:], HEAD
-        for other in alternatives(short[-1]):
+        for other in synonyms_of(short[-1]):
             yield (other,), HEAD + SYNONYM
-    for word in re.findall(r"[^\W_]+", fold(column.comment))[:3] if len(column.comment) < 25 else ():
-        if len(word) > 3 and (word,) == tuple(re.findall(r"[^\W_]+", fold(column.comment))):
+    for word in re.findall(r"[^\W_]+", fold_words(column.comment))[:3] if len(column.comment) < 25 else ():
+        if len(word) > 3 and (word,) == tuple(re.findall(r"[^\W_]+", fold_words(column.comment))):
             yield (base_form(word),), SUFFIX
 
 
@@ -285,7 +285,7 @@ def _index_values(table: KnownTable, draft: _Draft) -> None:
 @lru_cache(maxsize=50_000)
 def value_phrase(text: str) -> Phrase:
     """Return a value as the words that a question would use."""
-    return tuple(re.findall(r"[^\W_]+", fold(text).replace("'", "")))
+    return tuple(re.findall(r"[^\W_]+", fold_words(text).replace("'", "")))
 
 
 def values_containing(index: Index, phrase: Phrase) -> list[Hit]:

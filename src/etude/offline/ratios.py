@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from etude.offline.join_tree import Tree, column_ref
-from etude.offline.joins import find_paths
+from etude.offline.join_tree import Tree, join_column_ref
+from etude.offline.joins import find_join_paths
 from etude.offline.measures import Measured, Measures
 from etude.offline.question_parts import Measure, Name, Side
 from etude.offline.resolve import Unresolved, is_numeric
@@ -89,7 +89,7 @@ class Ratios(Measures):
             if not tree.reaches_one(column.table):
                 raise Unresolved(f"`{lower.name}` does not belong to the same rows as `{upper.name}`.")
             tree.add(column.table)
-        value = self._scaled(Arithmetic(op="/", args=(column_ref(upper), column_ref(lower))))
+        value = self._scaled(Arithmetic(op="/", args=(join_column_ref(upper), join_column_ref(lower))))
         said = f"`{upper.table}.{upper.name}` divided by `{lower.table}.{lower.name}`"
         if question.averaged:
             keys, hidden = self._keys()
@@ -99,7 +99,7 @@ class Ratios(Measures):
             if tree.fans():
                 raise Unresolved("Joining would count rows more than once.")
             aggregate = Aggregate(fn="avg", of=value, alias="average_ratio")
-            group_by = [column_ref(column) for column in (*keys, *hidden)]
+            group_by = [join_column_ref(column) for column in (*keys, *hidden)]
             self.said.insert(0, f"average of {said}" + "".join(f" per `{key.table}.{key.name}`" for key in keys))
             return self._plan(tree, (), where, group_by, [aggregate], [], [], question.top)
         if ratio.upper.conditions or ratio.lower.conditions:
@@ -113,7 +113,7 @@ class Ratios(Measures):
         if tree.fans():
             raise Unresolved("Joining would repeat rows.")
         self.said.insert(0, said + " per " + ", ".join(f"`{c.table}.{c.name}`" for c in columns))
-        select = (*(column_ref(column) for column in columns), Named(expr=value, alias="ratio"))
+        select = (*(join_column_ref(column) for column in columns), Named(expr=value, alias="ratio"))
         order = self._ratio_order()
         return self._plan(tree, select, where, (), [], [], order, question.top)
 
@@ -161,7 +161,7 @@ class Ratios(Measures):
             aggregates.append((alias, measured, filters))
         made = [self._aggregate(m, tree, alias, filter=tuple(f) or None) for alias, m, f in aggregates]
         dates = self._dates(tree)
-        group_by = [*dates, *(column_ref(column) for column in (*keys, *hidden))]
+        group_by = [*dates, *(join_column_ref(column) for column in (*keys, *hidden))]
         inner = self._plan(tree, (), where, group_by, made, [], [], None)
         value = self._scaled(Arithmetic(op="/", args=("upper", "lower")))
         self.said.insert(0, f"{said}: {sides[0].label} and {sides[1].label}" + self._per(keys, dates))
@@ -170,12 +170,12 @@ class Ratios(Measures):
     def _has(self, name: Name, tree: Tree) -> Filter:
         """Keep rows that refer to such a thing."""
         table = self.resolver.table_of(name)
-        path = find_paths(self.vocabulary, tree.base, table.name)[1] if table is not None else ()
+        path = find_join_paths(self.vocabulary, tree.base, table.name)[1] if table is not None else ()
         if len(path) != 1 or len(path[0]) != 1 or path[0][0].back:
             raise Unresolved(f"It is not clear what `{name.text}` means here.")
         column = self.vocabulary.table(tree.base).column(path[0][0].columns[0])
         self.said.append(f"with `{column.table}.{column.name}`")
-        return NullTest(column=column_ref(column), op="is not null")
+        return NullTest(column=join_column_ref(column), op="is not null")
 
     def _around(self, inner: QueryPlan, shown: Sequence[str], value: Expr) -> QueryPlan:
         if len({*shown}) < len(shown):
@@ -227,7 +227,7 @@ class Ratios(Measures):
             tree = self._tree(measured.table)
             for column in columns:
                 tree.add(column.table)
-            group_by = [column_ref(column) for column in columns]
+            group_by = [join_column_ref(column) for column in columns]
             plans.append(self._plan(tree, (), (), group_by, [self._aggregate(measured, tree, alias)], [], [], None))
             shown.append(columns)
         names = [[column.name for column in columns] for columns in shown]

@@ -1,4 +1,4 @@
-"""Choose which table, column or value each noun of a question means: the reading with the shortest joins."""
+"""Choose which table, column or value each noun of a question means: what the column holds, and the shortest joins."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from etude.offline.deadline import check_deadline
-from etude.offline.joins import FAR, distance
+from etude.offline.joins import FAR, join_distance
 from etude.offline.phrase_index import SYNONYM, Hit, Meaning
 from etude.offline.question_parts import Condition, Measure, Name, Question
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
-from etude.offline.words import base_form, stem
+from etude.offline.words import base_form, stem_word
 
 TECHNICAL = frozenset(["created", "updated", "modified", "inserted", "timestamp", "loaded", "deleted", "epoch"])
 MONEY = frozenset(
@@ -131,7 +131,7 @@ class Resolver:
         return best[0]
 
     def _away(self, table: str) -> float:
-        near = distance(self.vocabulary, self.anchor, table)
+        near = join_distance(self.vocabulary, self.anchor, table)
         # A table that the question names counts as near.
         return min(near, 0.5) if table in self.joined and near < FAR else near
 
@@ -183,7 +183,7 @@ class Resolver:
             return
         own = Meaning(best.table, best.column)
         for hit in hits:
-            near = min(self._away(hit.table), distance(self.vocabulary, nearest or self.anchor, hit.table))
+            near = min(self._away(hit.table), join_distance(self.vocabulary, nearest or self.anchor, hit.table))
             as_good = hit.table != best.table and hit.cost <= best.cost and near <= 1
             as_good = as_good and (not plain or self._names(hit))
             if as_good and not self._linked(own, Meaning(hit.table, hit.column)):
@@ -199,7 +199,7 @@ class Resolver:
     def _hit_cost(self, hit: Hit, condition: Condition, nearest: str | None) -> float:
         away = self._away(hit.table)
         if nearest is not None:
-            away = min(away, distance(self.vocabulary, nearest, hit.table) + 0.25)
+            away = min(away, join_distance(self.vocabulary, nearest, hit.table) + 0.25)
         table = self.vocabulary.table(hit.table)
         words = table.column(hit.column).words
         cost = 3 * hit.cost + 4 * away
@@ -217,11 +217,11 @@ class Resolver:
 
     def date_column(self, tables: Iterable[str], near: Sequence[str] = ()) -> KnownColumn:
         """Return the date column for a span: the one a verb hints at, else the only one that is not technical."""
-        hints = {stem(word.lower()) for word in near} - {""}
+        hints = {stem_word(word.lower()) for word in near} - {""}
         for name in tables:
             table = self.vocabulary.table(name)
             dates = [c for c in table.columns if c.kind in ("date", "timestamp")]
-            hinted = [c for c in dates if hints & {stem(word) for word in c.words}]
+            hinted = [c for c in dates if hints & {stem_word(word) for word in c.words}]
             if hinted:
                 return hinted[0]
         for name in tables:
@@ -332,7 +332,7 @@ def _nearest(vocabulary: Vocabulary, table: str, costs: Mapping[str, int]) -> in
         if 3 * cost + 4 >= lowest:
             break
         if other != table:
-            lowest = min(lowest, 3 * cost + 4 * distance(vocabulary, table, other))
+            lowest = min(lowest, 3 * cost + 4 * join_distance(vocabulary, table, other))
     return lowest
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from etude.errors import Cancelled, EtudeError
-from etude.offline.self_check import facts_of
+from etude.offline.self_check import plan_facts
 from etude.offline.understand import Clarification, Understanding, take_choice
 from etude.sources.plan.compile import compile_plan
 from etude.sources.plan.model import Single
@@ -21,7 +21,7 @@ COMPARED = 1_000
 Query = Callable[[str], Iterable[Sequence[Any]]]
 
 
-def settle_choices(clarification: Clarification, query: Query) -> Understanding | None:
+def settle_choices_by_result(clarification: Clarification, query: Query) -> Understanding | None:
     """Return one of the readings if all of them give the same result; then there is nothing to ask back."""
     catalog = clarification.vocabulary.catalog
     found: list[tuple[Understanding, Counter[str]]] = []
@@ -58,7 +58,7 @@ def doubt_result(
         return f"No row fits. It was read as: {understanding.reading}"
     if row_count == 1 and rows and all(value is None for value in rows[0]):
         return f"No row has such a value. It was read as: {understanding.reading}"
-    chooses = understanding.plan.top is not None or Single in facts_of(understanding.plan).kinds
+    chooses = understanding.plan.top is not None or Single in plan_facts(understanding.plan).kinds
     if question.rank is not None and question.top is None and chooses and row_count > MANY:
         return f"{row_count:,} rows tie, so `{question.rank.text}` does not choose between them."
     return None

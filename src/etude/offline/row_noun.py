@@ -9,7 +9,7 @@ from etude.offline.phrase_index import SYNONYM, Meaning
 from etude.offline.question_parts import Name
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary
-from etude.offline.words import base_form, stem
+from etude.offline.words import base_form, stem_word
 
 
 def name_rows(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedItem]:
@@ -42,10 +42,12 @@ def _counted_or_first(items: Sequence[TaggedItem], place: int) -> bool:
 
 def _is_known(word: str, vocabulary: Vocabulary) -> bool:
     """Return whether a column or one of its few values is called like the word: `survivors` and `survived`."""
-    root = stem(word)
+    root = stem_word(word)
     for column in vocabulary.tables[0].columns:
         names = (*column.words, *(value.lower() for value in column.values[:200]))
-        if any(stem(name).startswith(root[:5]) or root.startswith(stem(name)) for name in names if len(name) > 3):
+        if any(
+            stem_word(name).startswith(root[:5]) or root.startswith(stem_word(name)) for name in names if len(name) > 3
+        ):
             return True
     return False
 

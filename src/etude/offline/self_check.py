@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from etude.offline.question_parts import Condition, Name, Question
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary, once_per_vocabulary
-from etude.offline.vocabulary_names import without_schema
+from etude.offline.vocabulary_names import table_name_without_schema
 from etude.sources.plan.model import (
     Aggregate,
     Between,
@@ -52,7 +52,7 @@ class Facts:
     """Only the first rows, or those with the highest value, are kept."""
 
 
-def facts_of(plan: QueryPlan) -> Facts:
+def plan_facts(plan: QueryPlan) -> Facts:
     """Return what a plan uses."""
     facts = Facts()
     for node in _nodes(plan):
@@ -75,13 +75,13 @@ def _note(node: Any, facts: Facts) -> None:
     match node:
         case QueryPlan():
             if isinstance(node.source, str):
-                facts.tables.add(without_schema(node.source))
+                facts.tables.add(table_name_without_schema(node.source))
             facts.groups |= bool(node.group_by)
             facts.orders |= bool(node.order_by)
             facts.chooses |= node.limit is not None or node.top is not None
             facts.numbers |= {float(number) for number in (node.limit, node.top.n if node.top else None) if number}
         case Join():
-            facts.tables.add(without_schema(node.table))
+            facts.tables.add(table_name_without_schema(node.table))
         case ColumnRef() if node.table is not None:
             facts.columns.add((node.table, node.column))
         case Aggregate():
@@ -115,7 +115,7 @@ def find_lost_words(
     items: Sequence[TaggedItem], plan: QueryPlan, question: Question, vocabulary: Vocabulary
 ) -> list[str]:
     """Return the words of the question that the plan does not account for."""
-    facts = facts_of(plan)
+    facts = plan_facts(plan)
     lost = []
     for at, item in enumerate(items):
         # "Job title" is the job: the second word only says that it has a name.
@@ -140,7 +140,7 @@ def _keeps_name(item: TaggedItem, facts: Facts, vocabulary: Vocabulary) -> bool:
     if {value.lower() for hit in item.hits for value in hit.values} & facts.texts or name.text.lower() in facts.texts:
         return True
     for meaning in name.meanings:
-        table = without_schema(meaning.table)
+        table = table_name_without_schema(meaning.table)
         if meaning.column is None and not meaning.label:
             if table in facts.tables:
                 return True
@@ -162,7 +162,10 @@ def _linked(vocabulary: Vocabulary) -> dict[Place, set[Place]]:
     found: dict[Place, set[Place]] = {}
     for link in vocabulary.links:
         for left, right in zip(link.columns, link.to_columns, strict=True):
-            one, other = (without_schema(link.table), left), (without_schema(link.to_table), right)
+            one, other = (
+                (table_name_without_schema(link.table), left),
+                (table_name_without_schema(link.to_table), right),
+            )
             found.setdefault(one, set()).add(other)
             found.setdefault(other, set()).add(one)
     return found
@@ -205,7 +208,7 @@ _OPERATORS: dict[str, Callable[[TaggedItem, Facts, Question], bool]] = {
 """By tag, whether the plan has a place for an operator word."""
 
 
-def repeats_itself(question: Question, plan: QueryPlan, vocabulary: Vocabulary) -> str:
+def find_repetition(question: Question, plan: QueryPlan, vocabulary: Vocabulary) -> str:
     """Return the value that a list would only repeat: asking which states are named Ohio tells nothing; else ''."""
     if plan.aggregate or not question.conditions or any(c.negated or c.either for c in question.conditions):
         return ""
@@ -215,9 +218,11 @@ def repeats_itself(question: Question, plan: QueryPlan, vocabulary: Vocabulary) 
     if len(shown) != len((*plan.select, *plan.group_by)) or not isinstance(plan.source, str):
         return ""
     table = vocabulary.table(plan.source)
-    known = {(without_schema(table.name), column) for column in (*table.label, *table.key)}
+    known = {(table_name_without_schema(table.name), column) for column in (*table.label, *table.key)}
     for condition in question.conditions:
-        held = {(without_schema(hit.table), hit.column) for hit in condition.hits if hit.column in table.label}
+        held = {
+            (table_name_without_schema(hit.table), hit.column) for hit in condition.hits if hit.column in table.label
+        }
         filtered = plan.where is not None and any(
             isinstance(each, Compare) and isinstance(each.column, ColumnRef)
             and (each.column.table, each.column.column) in held & known

@@ -21,7 +21,7 @@ LOOKED_AT = 12
 """Tables that questions are made from, the largest first."""
 
 
-def suggest(vocabulary: Vocabulary, today: date) -> Iterator[Understanding]:
+def suggest_from_vocabulary(vocabulary: Vocabulary, today: date) -> Iterator[Understanding]:
     """Yield questions about the largest tables that the rules understand word by word, the most telling first."""
     tables = sorted(vocabulary.tables, key=lambda table: -table.rows)[:LOOKED_AT]
     seen: set[str] = set()

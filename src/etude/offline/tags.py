@@ -20,7 +20,7 @@ from etude.offline.phrase_index import (
     values_one_typo_away,
 )
 from etude.offline.question_parts import Condition, Name
-from etude.offline.words import ABBREVIATIONS, Token, spell_out, split_identifier, stem
+from etude.offline.words import ABBREVIATIONS, Token, spell_out_words, split_identifier, stem_word
 
 _PAST = frozenset(
     [
@@ -192,7 +192,7 @@ def _rate(items: list[TaggedItem]) -> list[TaggedItem]:
 def _value_of_rate(token: Token, index: Index) -> TaggedItem | None:
     """Return the value that a noun before `rate` stands for: `returned` for return, `cancelled` for cancellation."""
     act = next((token.low.removesuffix(end) for end in ("ation", "ion") if token.low.endswith(end)), token.low)
-    roots = {stem(token.low), stem(act)} if len(act) > 3 else set()
+    roots = {stem_word(token.low), stem_word(act)} if len(act) > 3 else set()
     hits = index.values.get((token.low,), ()) or tuple(
         hit for root in sorted(roots) for hit in index.roots.get(root, ())
     )
@@ -266,7 +266,7 @@ def _best(
     if first and token.low == "where":
         return TaggedItem("u", token.text, token.low), 1
     denied = token.kind == "word" and bool(before) and before[-1].tag == "x" and token.low.endswith(("ed", "ing"))
-    if denied and (acted := index.acts.get(stem(token.low))):
+    if denied and (acted := index.acts.get(stem_word(token.low))):
         # "Bikes never repaired" have no repairs.
         return TaggedItem("T", token.text, Name(token.text, acted), plural=True), 1
     if part := _percentile(tokens, at):
@@ -303,9 +303,9 @@ def _best(
             [(1, 7, TaggedItem("V", token.text, Condition("value", token.text, hits=held)))] if held else []
         )
     if token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[max(0, at - 2) : at]):
-        readings.append((1, 7, TaggedItem("r", token.text, stem(token.low))))
+        readings.append((1, 7, TaggedItem("r", token.text, stem_word(token.low))))
     if token.low in LINKING:
-        readings.append((1, 0, TaggedItem("r", token.text, stem(token.low))))
+        readings.append((1, 0, TaggedItem("r", token.text, stem_word(token.low))))
     if first and token.low == "count":
         readings.append((1, 6, TaggedItem("#", token.text, "")))
     counted = token.base in ("record", "row", "entry") and bool(before) and before[-1].tag in "Nc"
@@ -373,7 +373,7 @@ def _top_number(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | No
     return TaggedItem("K", text, (number, direction, implied, word)), 2
 
 
-def units_named(tokens: Sequence[Token], index: Index) -> tuple[str, ...]:
+def tag_asked_units(tokens: Sequence[Token], index: Index) -> tuple[str, ...]:
     """Return the units in which the question asks for its numbers: `meters` of `in meters`."""
     found = ((at, _unit_phrase(tokens, at, index)) for at in range(len(tokens)))
     return tuple(" ".join(t.low for t in tokens[at + 1 : at + length]) for at, length in found if length)
@@ -395,7 +395,7 @@ def _quoted(token: Token, index: Index) -> TaggedItem:
     hits = index.values.get(phrase) or tuple(values_containing(index, phrase))
     if hits:
         return TaggedItem("V", token.text, Condition("value", token.text, hits=hits), plural=True)
-    if meanings := index.names.get(spell_out(phrase)):
+    if meanings := index.names.get(spell_out_words(phrase)):
         tag = "C" if meanings[0].column is not None or meanings[0].label else "T"
         return TaggedItem(tag, token.text, Name(token.text, meanings))
     return TaggedItem("Q", token.text, token.text)
@@ -441,7 +441,7 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, i
         meanings = _lookup(index, [t.base for t in span]) or _lookup(index, [t.low for t in span])
         if not meanings and (size > 1 or span[0].low in ABBREVIATIONS):
             # A column by its own name, `temp_c`, whose words are spelled out.
-            meanings = _lookup(index, spell_out(t.low for t in span))
+            meanings = _lookup(index, spell_out_words(t.low for t in span))
         if not meanings or (size == 1 and (len(span[0].low) == 1 or span[0].kind == "number" or span[0].low in _HARD)):
             continue
         if size > 1 and (_two_nouns(span, index) or _names_owner(span, meanings, index)):
@@ -522,18 +522,18 @@ def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[T
         return TaggedItem("C", token.text, Name(token.text, meanings))
     if token.low in UNITS and (after_number or _in_unit(tokens, at)):
         return None
-    if hits := tuple(index.roots.get(stem(token.low), ())) if len(token.low) > 4 else ():
+    if hits := tuple(index.roots.get(stem_word(token.low), ())) if len(token.low) > 4 else ():
         listed = tuple(Hit(h.table, h.column, h.values, 2) for h in hits)
         return TaggedItem("V", token.text, Condition("value", token.text, hits=listed))
     if token.low in LINKING or (token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[:at])):
-        return TaggedItem("r", token.text, stem(token.low))
+        return TaggedItem("r", token.text, stem_word(token.low))
     if token.text[:1].isupper() and at and tokens[at - 1].text not in _ENDS:
         if found := values_containing(index, (token.low,)):
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(found)))
         if near := values_one_typo_away(index, (token.low,)):
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(near), near=(token.text,)))
-    if token.low.endswith(("ed", "ing")) and stem(token.low) in index.name_stems:
-        return TaggedItem("r", token.text, stem(token.low))  # "supplied", if there are suppliers
+    if token.low.endswith(("ed", "ing")) and stem_word(token.low) in index.name_stems:
+        return TaggedItem("r", token.text, stem_word(token.low))  # "supplied", if there are suppliers
     if names := names_one_typo_away(index, token.base):
         tag = "C" if names[0].column is not None or names[0].label else "T"
         return TaggedItem(tag, token.text, Name(token.text, names), token.low != token.base)

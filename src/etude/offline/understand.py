@@ -17,11 +17,11 @@ from etude.offline.phrase_index import Hit, Meaning, phrase_index_of
 from etude.offline.question_parts import Name, Question
 from etude.offline.resolve import Ambiguous, Unresolved, is_numeric
 from etude.offline.row_noun import name_rows
-from etude.offline.self_check import find_lost_words, repeats_itself
-from etude.offline.tags import TaggedItem, tag_items, units_named
-from etude.offline.value_search import find_unexplained, read_values
+from etude.offline.self_check import find_lost_words, find_repetition
+from etude.offline.tags import TaggedItem, tag_asked_units, tag_items
+from etude.offline.value_search import find_unexplained_words, tag_found_values
 from etude.offline.vocabulary import KnownTable, Vocabulary, once_per_vocabulary
-from etude.offline.words import MAX_CHARS, fold, plural_form, tokenize
+from etude.offline.words import MAX_CHARS, fold_words, plural_form, tokenize
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
 
@@ -76,7 +76,7 @@ class Refusal:
     reason: str
     nearest: tuple[str, ...] = ()
     unexplained: tuple[str, ...] = ()
-    """Phrases that may be values of a column with too many to know; `look_up` finds them."""
+    """Phrases that may be values of a column with too many to know; `look_up_values` finds them."""
 
 
 Outcome = Understanding | Clarification | Refusal
@@ -102,19 +102,19 @@ def understand(
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     index = phrase_index_of(vocabulary)
     items = name_rows(tag_items(tokens, index, today), vocabulary)
-    items = read_values(items, values) if values else items
+    items = tag_found_values(items, values) if values else items
     changed = follow_up(items, tokens, previous.question) if previous is not None else None
     parts = changed if changed is not None else read_question(items)
-    found = _settle(question, replace(parts, units=units_named(tokens, index) or parts.units), vocabulary, items)
+    found = _settle(question, replace(parts, units=tag_asked_units(tokens, index) or parts.units), vocabulary, items)
     if isinstance(found, Refusal):
-        return replace(found, nearest=_nearest(items, vocabulary), unexplained=find_unexplained(items))
+        return replace(found, nearest=_nearest(items, vocabulary), unexplained=find_unexplained_words(items))
     return found
 
 
 def take_choice(clarification: Clarification, text: str) -> Outcome:
     """Return what the question means after a choice, given by number, label or a word that only one label has."""
-    wanted = fold(text).strip(" .!\"'`")
-    labels = [fold(choice.label) for choice in clarification.choices]
+    wanted = fold_words(text).strip(" .!\"'`")
+    labels = [fold_words(choice.label) for choice in clarification.choices]
     chosen = [n for n, label in enumerate(labels) if wanted in (label, str(n + 1))]
     chosen = chosen or [n for n, label in enumerate(labels) if wanted and wanted in label]
     if len(chosen) != 1:
@@ -154,7 +154,7 @@ def _check_words(items: Sequence[TaggedItem], made: Assembled, parts: Question, 
     lost = find_lost_words(items, made.plan, parts, vocabulary)
     if lost:
         raise Unresolved(f"It is not clear what {', '.join(f'`{word}`' for word in lost)} means here.")
-    if said := repeats_itself(parts, made.plan, vocabulary):
+    if said := find_repetition(parts, made.plan, vocabulary):
         raise Unresolved(f"It is not clear what `{said}` says about the others: the answer would only repeat it.")
 
 

@@ -22,7 +22,7 @@ _KNOWN = frozenset(_SAME.get(base_form(word), base_form(word)) for word in UNITS
 _MONEY_UNITS = frozenset(_SAME.get(base_form(word), base_form(word)) for word in CURRENCY) | {"gbp"}
 
 
-def unit_of(number: str) -> str:
+def written_unit(number: str) -> str:
     """Return the unit in the words of a number: percent of `10%`, hour of `2 hours`; empty if there is none."""
     if number.endswith("%"):
         return "percent"
@@ -32,7 +32,7 @@ def unit_of(number: str) -> str:
     return _many(_base(last)) if last in UNITS else ""
 
 
-def is_money(unit: str) -> bool:
+def is_money_unit(unit: str) -> bool:
     """Return whether the unit is a currency."""
     return _base(unit) in _MONEY_UNITS
 

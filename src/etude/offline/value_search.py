@@ -23,7 +23,7 @@ SEARCH_S = 2.0
 """No query begins after this time."""
 
 
-def find_unexplained(items: Sequence[TaggedItem]) -> tuple[str, ...]:
+def find_unexplained_words(items: Sequence[TaggedItem]) -> tuple[str, ...]:
     """Return the phrases that nothing explains: longer ones first, then their words."""
     found: list[str] = []
     for at, item in enumerate(items):
@@ -33,7 +33,7 @@ def find_unexplained(items: Sequence[TaggedItem]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[:MOST_PHRASES]
 
 
-def look_up(phrases: Sequence[str], vocabulary: Vocabulary, query: Query) -> dict[str, tuple[Hit, ...]]:
+def look_up_values(phrases: Sequence[str], vocabulary: Vocabulary, query: Query) -> dict[str, tuple[Hit, ...]]:
     """Return where each phrase is a value, among the columns whose values are not known."""
     columns = _unknown_columns(vocabulary)
     ends = time.monotonic() + SEARCH_S
@@ -47,7 +47,7 @@ def look_up(phrases: Sequence[str], vocabulary: Vocabulary, query: Query) -> dic
     return found
 
 
-def read_values(items: Sequence[TaggedItem], known: Mapping[str, tuple[Hit, ...]]) -> list[TaggedItem]:
+def tag_found_values(items: Sequence[TaggedItem], known: Mapping[str, tuple[Hit, ...]]) -> list[TaggedItem]:
     """Return the items with these phrases read as values."""
     made: list[TaggedItem] = []
     at = 0

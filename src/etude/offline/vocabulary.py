@@ -9,7 +9,7 @@ from functools import cached_property, wraps
 from typing import Any, Literal, TypeVar, cast
 
 from etude.entities import Catalog
-from etude.sources.column_kind import kind_of
+from etude.sources.column_kind import column_kind
 
 RANGED = frozenset(("number", "date", "timestamp"))
 """Kinds of values whose minimum and maximum are known."""
@@ -165,9 +165,9 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
-def kind_of_value(type_name: str) -> ValueKind:
+def vocabulary_value_kind(type_name: str) -> ValueKind:
     """Return the kind of a column's values, given the engine's name of its type."""
-    kind = kind_of(type_name)
+    kind = column_kind(type_name)
     if kind == "timestamptz":
         return "timestamp"
     return "boolean" if kind == "flag" else kind

@@ -8,7 +8,7 @@ from dataclasses import replace
 from etude.entities import Catalog
 from etude.offline.vocabulary import Ask, KnownTable, Vocabulary
 from etude.offline.vocabulary_keys import drop_borrowed_keys, find_links, guess_key, guess_label, mark_keys
-from etude.offline.vocabulary_names import NameSplitter, common_start, name_table, without_schema
+from etude.offline.vocabulary_names import NameSplitter, common_first_words, name_table, table_name_without_schema
 from etude.offline.vocabulary_queries import look_at_tables
 from etude.offline.words import base_form, split_identifier
 
@@ -19,9 +19,9 @@ def build_vocabulary(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]
     Tables `known` from a profile of the same data are queried only for the texts that the profile leaves out.
     """
     tables = look_at_tables(catalog, ask, known or {})
-    common = common_start([split_identifier(without_schema(table.name)) for table in tables])
-    whole = {without_schema(table.name).lower() for table in tables}
-    parts = {word for table in tables for word in split_identifier(without_schema(table.name))}
+    common = common_first_words([split_identifier(table_name_without_schema(table.name)) for table in tables])
+    whole = {table_name_without_schema(table.name).lower() for table in tables}
+    parts = {word for table in tables for word in split_identifier(table_name_without_schema(table.name))}
     names = NameSplitter(frozenset(whole | {base_form(name) for name in whole}), frozenset(parts))
     named = [name_table(table, common, names) for table in tables]
     named = [replace(table, key=table.key or guess_key(table)) for table in named]

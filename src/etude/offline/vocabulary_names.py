@@ -10,15 +10,15 @@ from functools import cached_property
 
 from etude.offline.deadline import check_deadline
 from etude.offline.vocabulary import KnownTable
-from etude.offline.words import ABBREVIATIONS, TAILS, base_form, spell_out, split_identifier
+from etude.offline.words import ABBREVIATIONS, TAILS, base_form, spell_out_words, split_identifier
 
 
-def without_schema(name: str) -> str:
+def table_name_without_schema(name: str) -> str:
     """Return the last part of a table's name."""
     return name.rsplit(".", 1)[-1]
 
 
-def common_start(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def common_first_words(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the common prefix of all names, such as `sb` in `sbCustomer` and `sbOrder`; never a whole name."""
     if len(names) < 3:
         return ()
@@ -75,15 +75,15 @@ class NameSplitter:
 def name_table(table: KnownTable, common: tuple[str, ...], names: NameSplitter) -> KnownTable:
     """Return the table with the words of its name and of its columns, without the prefixes that they share."""
     check_deadline()
-    own = names.split(without_schema(table.name))[len(common) :]
+    own = names.split(table_name_without_schema(table.name))[len(common) :]
     splits = [names.split(column.name) for column in table.columns]
-    start = common_start(splits)
-    words = spell_out(own)
-    spelled = [_owned(spell_out(_full(split[len(start) :])), words, splits) for split in splits]
+    start = common_first_words(splits)
+    words = spell_out_words(own)
+    spelled = [_owned(spell_out_words(_full(split[len(start) :])), words, splits) for split in splits]
     if ("latitude",) in spelled:
         spelled = [("longitude",) if each == ("long",) else each for each in spelled]
     columns = tuple(replace(column, words=each) for column, each in zip(table.columns, spelled, strict=True))
-    aliases = {spell_out(start[len(common) :] if start[: len(common)] == common else start)} - {(), words}
+    aliases = {spell_out_words(start[len(common) :] if start[: len(common)] == common else start)} - {(), words}
     return replace(table, columns=columns, words=words, aliases=tuple(sorted(aliases)))
 
 
@@ -114,4 +114,4 @@ def _owned(words: tuple[str, ...], own: tuple[str, ...], splits: Sequence[tuple[
 
 def table_words(name: str) -> tuple[str, ...]:
     """Return the words of a table's name, with abbreviations in full."""
-    return spell_out(split_identifier(without_schema(name)))
+    return spell_out_words(split_identifier(table_name_without_schema(name)))

@@ -16,7 +16,7 @@ from sqlglot import exp
 from etude.entities import Catalog, Table
 from etude.errors import Cancelled, EtudeError
 from etude.offline.deadline import check_deadline
-from etude.offline.vocabulary import RANGED, Ask, KnownColumn, KnownTable, Scalar, kind_of_value
+from etude.offline.vocabulary import RANGED, Ask, KnownColumn, KnownTable, Scalar, vocabulary_value_kind
 
 MAX_VALUES = 2_000
 MAX_VALUE_CHARS = 80
@@ -127,7 +127,7 @@ def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, KnownTa
     for table in tables:
         parts = ["COUNT(*)"]
         for column in table.columns:
-            name, kind = _quote(column.name, dialect), kind_of_value(column.type)
+            name, kind = _quote(column.name, dialect), vocabulary_value_kind(column.type)
             parts.append(f"COUNT({name})")
             parts += [f"COUNT(DISTINCT {name})"] if kind != "other" else []
             parts += [f"MIN({name})", f"MAX({name})"] if kind in RANGED else []
@@ -145,7 +145,7 @@ def _read_counts(table: Table, row: Iterator[Any]) -> KnownTable:
     rows, columns = int(next(row)), []
     check_deadline()
     for column in table.columns:
-        kind = kind_of_value(column.type)
+        kind = vocabulary_value_kind(column.type)
         nulls = rows - int(next(row))
         distinct = int(next(row) or 0) if kind != "other" else 0
         low, high = (_plain(next(row)), _plain(next(row))) if kind in RANGED else (None, None)

@@ -223,7 +223,7 @@ class Token:
 _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"'}
 
 
-def fold(text: str) -> str:
+def fold_words(text: str) -> str:
     """Return the text in lower case, without accents and typographic quotes."""
     if text.isascii():
         return text.lower()
@@ -268,7 +268,7 @@ def plural_form(word: str) -> str:
 
 
 @lru_cache(maxsize=50_000)
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """Return the stem that related words share: `successful`, `success`; `cancelled`, `canceled`, `cancel`."""
     text = base_form(word)
     for ending, least in (
@@ -294,16 +294,16 @@ def split_identifier(name: str) -> tuple[str, ...]:
     text = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
     text = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1 \2", text)
     text = re.sub(r"([A-Za-z])([0-9])", r"\1 \2", text)
-    return tuple(fold(word) for word in re.findall(r"[^\W_]+", text))
+    return tuple(fold_words(word) for word in re.findall(r"[^\W_]+", text))
 
 
-def spell_out(words: Iterable[str]) -> tuple[str, ...]:
+def spell_out_words(words: Iterable[str]) -> tuple[str, ...]:
     """Return the base forms, with abbreviations in full."""
     return tuple(base_form(part) for word in words for part in ABBREVIATIONS.get(word, word).split())
 
 
 @lru_cache(maxsize=20_000)
-def alternatives(word: str) -> tuple[str, ...]:
+def synonyms_of(word: str) -> tuple[str, ...]:
     """Return the synonyms of a word."""
     return tuple(sorted({other for group in SYNONYMS if word in group for other in group if other != word}))
 
@@ -333,7 +333,7 @@ def _tokens(text: str) -> Iterator[Token]:
         raw = match.group()
         if match["quoted"]:
             inner = raw[1:-1].strip()
-            yield Token("quoted", inner, fold(inner), fold(inner), start, end)
+            yield Token("quoted", inner, fold_words(inner), fold_words(inner), start, end)
         elif match["iso"]:
             yield Token("word", raw, raw, raw, start, end)
         elif match["number"]:
@@ -353,7 +353,7 @@ def _number(digits: str, unit: str, start: int, end: int) -> Token:
 
 
 def _words(raw: str, start: int) -> Iterator[Token]:
-    low = fold(raw)
+    low = fold_words(raw)
     if "_" in low:
         # A name as it is written in the database.
         yield from (

@@ -26,7 +26,7 @@ from etude.entities import Entity
 from etude.errors import Damaged, EtudeError, Invalid, NotFound, Unavailable
 from etude.ids import new_id
 from etude.operations.prune import BACKUP
-from etude.store.base import DumpedFile, known_schema, newer_schema
+from etude.store.base import DumpedFile, known_schema_version, newer_schema_error
 from etude.store.objects import Objects
 from etude.store.retention import Retention
 
@@ -101,7 +101,7 @@ class Restored(Entity):
 Progress = Callable[[str], object]
 
 
-def open_place(settings: Settings, place: str, options: Mapping[str, str] | None = None) -> Objects:
+def open_backup_place(settings: Settings, place: str, options: Mapping[str, str] | None = None) -> Objects:
     """Open the folder or bucket of backups; a bucket of the same kind as the object store has its options too."""
     own = settings.objects_options if place.partition("://")[0] == settings.objects_url.partition("://")[0] else {}
     opened = Objects(place, **({**own, **(options or {})} if "://" in place else {}))
@@ -356,32 +356,32 @@ def check_backup(place: Objects, manifest: BackupManifest) -> list[str]:
 # Restore.
 
 
-def restore(
+def restore_backup(
     settings: Settings, place: Objects, manifest: BackupManifest, on_progress: Progress = lambda _: None
 ) -> Restored:
     """Make a new store from a backup. Raise `Conflict` if there is one already that holds anything.
 
     Objects come first, so that the store never refers to one that is not there.
     """
-    from etude.sources.source_url import local_path
+    from etude.sources.source_url import source_path
 
     began = time.monotonic()
     scheme = settings.store_url.partition("://")[0]
-    kind = plugins.load("store", scheme)
+    kind = plugins.load_implementation("store", scheme)
     if kind.dialect != manifest.kind:
         raise Invalid(
             f"The backup is one of a {manifest.kind} store; `{scheme}` is configured.",
             hint="Restore it into the same kind of store.",
         )
-    if manifest.schema_version > known_schema(kind.dialect):
-        raise newer_schema(manifest.schema_version, known_schema(kind.dialect))
+    if manifest.schema_version > known_schema_version(kind.dialect):
+        raise newer_schema_error(manifest.schema_version, known_schema_version(kind.dialect))
     own_catalogs = _open_catalogs(settings)
     if manifest.catalogs and own_catalogs is None:
         raise Invalid(
             f"The backup has {len(manifest.catalogs):,} files of catalogs in a store of their own.",
             hint="Set `catalog.store` to the folder or bucket that they go to.",
         )
-    target = Path(local_path(settings.store_url)) if scheme == "sqlite" else settings.store_url
+    target = Path(source_path(settings.store_url)) if scheme == "sqlite" else settings.store_url
     kind.check_free(target)
     with tempfile.TemporaryDirectory(prefix="etude-restore-") as folder:
         on_progress("reading the copy of the store")

@@ -91,7 +91,7 @@ def prune(
         report = Pruned(dry_run, {name: work.prune_tenant(name) for name in tenants})
         work.prune_queue(report)
         if not dry_run and not stop():
-            collect_artifacts(app, report, orphans, lambda: renew() or stop())
+            prune_artifacts(app, report, orphans, lambda: renew() or stop())
     return report
 
 
@@ -212,11 +212,11 @@ class _Pruning:
 
     def _prune_catalogs(self, tenant: str, before: datetime) -> int:
         from etude.catalog.storage.catalog_store import CatalogStore
-        from etude.catalog.storage.folders import folder_of_name, open_root
+        from etude.catalog.storage.folders import catalog_folder_by_name, open_catalog_root
 
         app = self._app.scoped(tenant)
-        objects, root = open_root(cast("App", app))
-        stores = [CatalogStore(objects, folder_of_name(name), root) for name in app.sources()]
+        objects, root = open_catalog_root(cast("App", app))
+        stores = [CatalogStore(objects, catalog_folder_by_name(name), root) for name in app.sources()]
         return sum(store.remove_before(before, self._dry_run) for store in stores)
 
     def _prune_indexes(self, tenant: str, before: datetime) -> int:
@@ -264,7 +264,7 @@ def _give_way(started: float) -> None:
 # Artifacts.
 
 
-def collect_artifacts(
+def prune_artifacts(
     app: AgentApp, report: Pruned, orphans: bool = False, stop: Callable[[], bool] = lambda: False
 ) -> None:
     """Remove artifacts that no run refers to; count them in the report.

@@ -104,7 +104,7 @@ class Status(Entity):
     """Days that each kind of record is kept, if its tenant has no setting of its own; 0 means for ever."""
 
 
-def find_status(app: App, ask_servers: bool = True) -> Status:
+def installation_status(app: App, ask_servers: bool = True) -> Status:
     """Look at every part; a part that cannot be used is reported and does not hide the others."""
     kept = app.settings.retention.model_dump(exclude={"tenants"})
     found: dict[str, Any] = {"version": __version__, "retention": kept}
@@ -147,10 +147,10 @@ def _describe_objects(app: App) -> str:
 
 
 def _find_disks(app: App) -> tuple[DiskUse, ...]:
-    from etude.sources.source_url import local_path
+    from etude.sources.source_url import source_path
 
     url = app.settings.store_url
-    places = [app.settings.home, *([Path(local_path(url)).parent] if url.startswith("sqlite:") else [])]
+    places = [app.settings.home, *([Path(source_path(url)).parent] if url.startswith("sqlite:") else [])]
     objects = app.settings.objects_url
     places += [Path(objects)] if "://" not in objects else []
     found: dict[int, DiskUse] = {}
@@ -166,7 +166,7 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
     depth = Queue(store).depth()
     processes = Processes(store).list()
     alive = [process for process in processes if process.alive]
-    storage = find_storage(app)
+    storage = tenant_storage(app)
     waiting = depth.ready + depth.delayed + depth.running
     if waiting and not alive:
         problems.append(
@@ -212,7 +212,7 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
     }
 
 
-def find_storage(app: App) -> dict[str, TenantStorage]:
+def tenant_storage(app: App) -> dict[str, TenantStorage]:
     """Return the bytes that each tenant uses and may use."""
     server = app.settings.server
     used = app.store.storage_by_tenant()
@@ -263,11 +263,11 @@ def _ask(address: str) -> PartState:
     return PartState(ok=bool(body.get("ok")), detail="; ".join(failed) or f"version {body.get('version')}")
 
 
-def measures_of(app: App) -> Measures:
+def status_measures(app: App) -> Measures:
     """Return the numbers of `/metrics` that are read when they are asked for, by the keys of `telemetry.MEASURED`."""
     queue = app.agents.queue
     depth, counts, engines = queue.depth(), queue.counts, app.pool.counts()
-    storage, disks = find_storage(app), _find_disks(app)
+    storage, disks = tenant_storage(app), _find_disks(app)
     listed = Processes(app.store).list()
     processes = Counter[tuple[str, ...]]((p.role, "alive" if p.alive else "gone") for p in listed)
     return {

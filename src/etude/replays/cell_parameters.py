@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from etude.replays.guards import family_of
-from etude.replays.parameters import find_parameters, mentions
+from etude.replays.guards import guard_family
+from etude.replays.parameters import count_value_in_query, find_parameters
 from etude.replays.script import Parameter, ScriptStep, Slot
 from etude.sources.quoting import quote_identifier, quote_literal, quote_table
 
@@ -64,7 +64,7 @@ def find_cell_parameters(
         value = unit.value.replace(",", "")
         # The first day of the next year is a place of the year as well, but does not contain it.
         written = sum(value in steps[p.cell].code[p.slot.start : p.slot.end] for p in places)
-        if not places or mentions(code, value) != written:
+        if not places or count_value_in_query(code, value) != written:
             continue
         made = _make(position, unit, places, used, catalog, run, only_queries=in_queries == len(places))
         if made is None or made.name in {p.name for p in parameters}:
@@ -117,7 +117,7 @@ def _column_of(
     for name, columns in used.items():
         table = catalog.table(name)
         for column in table.columns if table else ():
-            if column.name not in columns or family_of(column.type) != family:
+            if column.name not in columns or guard_family(column.type) != family:
                 continue
             if family == "text":
                 wanted = f"{quote_identifier(column.name, catalog.dialect)} = {quote_literal(value, catalog.dialect)}"

@@ -12,7 +12,7 @@ from etude.entities import ResultInfo, Run, Step
 from etude.replays.fingerprint import output_fingerprint, rows_fingerprint
 from etude.replays.script import ScriptStep
 from etude.replays.slice import PROBE, CellCode, slice_session
-from etude.runtime.notebook import queries_of
+from etude.runtime.notebook import cell_queries
 from etude.runtime.query import CELL
 from etude.runtime.script import PREAMBLE
 
@@ -51,7 +51,7 @@ class _Recorded:
     result: ResultInfo | None
 
 
-def slice_run(
+def slice_run_cells(
     runs: Sequence[Run], shown: frozenset[str], notebook: Notebook, objects: Objects, tables: Mapping[str, Result]
 ) -> SlicedCells:
     """Return the steps of a script that gives the output of the shown cells; `runs` are those of the conversation.
@@ -74,7 +74,7 @@ def slice_run(
     def check(kept: Mapping[int, str]) -> bool:
         done = run_cells(kept)
         wanted = [n for n, c in enumerate(cells) if c.shown]
-        return all(n in done and done[n].ok and fingerprint_cell(done[n]) == cells[n].output for n in wanted)
+        return all(n in done and done[n].ok and cell_fingerprint(done[n]) == cells[n].output for n in wanted)
 
     def observe(kept: Mapping[int, str]) -> dict[int, frozenset[str]]:
         listed = sorted(kept.items())
@@ -110,15 +110,15 @@ def _recorded(
     if step.code == PREAMBLE or step.artifact is None or step.artifact.media != CELL:
         return None
     cell = json.loads(objects.get(step.artifact.hash, run.id))
-    code = recorded_code(run, step, objects)
+    code = recorded_cell_code(run, step, objects)
     if not code:
         return None
     table = tables.get(step.id)
-    output = recorded_output(cell, table)
-    return _Recorded(code, queries_of(run, step), step.id in shown, output, table.info if table is not None else None)
+    output = recorded_cell_fingerprint(cell, table)
+    return _Recorded(code, cell_queries(run, step), step.id in shown, output, table.info if table is not None else None)
 
 
-def recorded_code(run: Run, step: Step, objects: Objects) -> str:
+def recorded_cell_code(run: Run, step: Step, objects: Objects) -> str:
     """Return the code of a recorded cell; of one that failed, the statements that ran before its error."""
     if step.outcome == "ok" or step.artifact is None or step.artifact.media != CELL:
         return step.code if step.outcome == "ok" else ""
@@ -126,7 +126,7 @@ def recorded_code(run: Run, step: Step, objects: Objects) -> str:
     return _before_error(step.code, (cell.get("error") or {}).get("line"))
 
 
-def recorded_output(cell: dict[str, Any], table: Result | None) -> str:
+def recorded_cell_fingerprint(cell: dict[str, Any], table: Result | None) -> str:
     """Return the fingerprint of what a recorded cell printed and returned."""
     if table is None:
         return output_fingerprint(cell["stdout"], cell["text"] or "")
@@ -146,17 +146,17 @@ def _before_error(code: str, line: Any) -> str:
     return "\n".join(code.splitlines()[: done[-1].end_lineno]) if done else ""
 
 
-def fingerprint_cell(cell: Cell) -> str:
+def cell_fingerprint(cell: Cell) -> str:
     """Return the fingerprint of what a cell printed and returned."""
     import pyarrow as pa
 
     if not isinstance(cell.value, pa.Table):
         return output_fingerprint(cell.stdout, cell.text or "")
     from etude.entities import ResultInfo
-    from etude.result import Result, describe
+    from etude.result import Result, describe_columns
 
     table = cell.value
-    info = ResultInfo(columns=describe(table.schema, []), row_count=table.num_rows)
+    info = ResultInfo(columns=describe_columns(table.schema, []), row_count=table.num_rows)
     result = Result(info, table.to_batches() or None)
     rows = result.iter_rows() if table.num_rows else iter(())
     return output_fingerprint(cell.stdout, "") + rows_fingerprint(

@@ -16,14 +16,14 @@ from etude.ids import new_id
 from etude.replays.cell_parameters import find_cell_parameters
 from etude.replays.cells import SlicedCells
 from etude.replays.fingerprint import result_fingerprint
-from etude.replays.guards import derive_guards, shapes_of
+from etude.replays.guards import derive_guards, guarded_shapes
 from etude.replays.parameters import bound_parameters, find_parameters
-from etude.replays.query_facts import RANDOM, TIME, QueryFacts, read_query
-from etude.replays.question import Asked, Unit, is_relative, years_of
-from etude.replays.repair import profile_tables
+from etude.replays.query_facts import RANDOM, TIME, QueryFacts, read_query_facts
+from etude.replays.question import Asked, Unit, is_relative_question, years_of
+from etude.replays.repair import measure_for_repair
 from etude.replays.script import Parameter, Script, ScriptStep, Slot
-from etude.replays.text import Shown, find_pieces
-from etude.runtime.answer import reading_of
+from etude.replays.text import Shown, find_text_pieces
+from etude.runtime.answer import answer_reading
 from etude.runtime.query import CELL
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def compile_run(run: Run, material: Material) -> Compiled:
     if not parts.steps:
         raise NotCompiled(NO_RESULT)
     catalog = material.catalog
-    shapes = shapes_of(catalog, parts.facts)
+    shapes = guarded_shapes(catalog, parts.facts)
     joined = frozenset().union(*(f.joined for f in parts.facts)) if parts.facts else frozenset()
     guards = derive_guards(catalog, shapes, joined, material.query)
     parameters = bound_parameters(parts.parameters, catalog, material.query)
@@ -124,27 +124,27 @@ def compile_run(run: Run, material: Material) -> Compiled:
         parameters=parameters,
         shapes=shapes,
         guards=guards,
-        profiles=profile_tables(catalog, shapes, material.query),
+        profiles=measure_for_repair(catalog, shapes, material.query),
         queries=tuple(dict.fromkeys(parts.queries)),
         tables=tuple(t.name for t in catalog.tables) if len(catalog.tables) <= KNOWN_TABLES else (),
         reads=tuple(parts.reads.values()),
         answer=answer,
         figures=run.figures,
         chart=run.chart,
-        pieces=() if by_rules else find_pieces(answer, run.text, parts.shown, parameters),
-        reading=reading_of(run),
+        pieces=() if by_rules else find_text_pieces(answer, run.text, parts.shown, parameters),
+        reading=answer_reading(run),
         by_rules=by_rules,
         day=_only_day(run, [s.code for s in steps], material.asked.units),
         notes=material.notes,
         same_data=parts.reduced,
         versions={k: v for step in run.steps for k, v in step.versions.items()},
         tokens=run.usage.tokens_in + run.usage.tokens_out,
-        own_ms=own_ms(run),
+        own_ms=run_ms_without_waiting(run),
     )
     return Compiled(script, _doubt(run, script, parts))
 
 
-def own_ms(run: Run) -> float:
+def run_ms_without_waiting(run: Run) -> float:
     """Return how long a run took without waiting for a model or a person."""
     whole = (run.ended_at - run.started_at).total_seconds() * 1000 if run.ended_at and run.started_at else 0.0
     waited = sum(s.elapsed_ms or 0.0 for s in run.steps if s.kind == "model") if run.model != "offline" else 0.0
@@ -217,7 +217,7 @@ def _needed(run: Run, material: Material, tables: Sequence[Step], cells: Sequenc
             found.add(step.id)
     covered: set[str] = set()
     for step in reversed(cells):
-        output = " ".join(read_output(step, material.objects, run.id))
+        output = " ".join(read_cell_output(step, material.objects, run.id))
         stated = {n for n in re.findall(r"\d[\d,.]*\d|\d{2,}", output) if _occurs(n, answer)}
         # A number that a later cell shows as well need not be shown twice.
         if stated - covered:
@@ -244,7 +244,7 @@ def _occurs(value: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None
 
 
-def read_output(step: Step, objects: Objects, run_id: str) -> tuple[str, str]:
+def read_cell_output(step: Step, objects: Objects, run_id: str) -> tuple[str, str]:
     """Return what a cell printed, and the text of its value."""
     if step.artifact is None or step.artifact.media != CELL:
         return "", ""
@@ -275,10 +275,10 @@ def _add_query(run: Run, step: Step, material: Material, parts: _Parts) -> None:
             ordered=facts.ordered,
         )
     )
-    parts.shown.append(show_result(result, facts.ordered))
+    parts.shown.append(make_shown(result, facts.ordered))
 
 
-def show_result(result: Result, ordered: bool) -> Shown:
+def make_shown(result: Result, ordered: bool) -> Shown:
     """Return the first rows of a result, for the text of an answer."""
     rows = list(itertools.islice(result.iter_rows(), ROWS))
     return Shown(tuple(c.name for c in result.columns), rows, result.row_count, ordered=ordered)
@@ -286,7 +286,7 @@ def show_result(result: Result, ordered: bool) -> Shown:
 
 def _note_reads(step: Step, material: Material, parts: _Parts) -> QueryFacts:
     tables = {r.table: table for r in step.reads if (table := material.catalog.table(r.table)) is not None}
-    facts = read_query(step.code, material.catalog.dialect, tables)
+    facts = read_query_facts(step.code, material.catalog.dialect, tables)
     parts.facts.append(facts)
     parts.queries.append(step.code)
     for read in step.reads:
@@ -311,7 +311,7 @@ def _add_cells(run: Run, shown: frozenset[str], material: Material, parts: _Part
     parts.steps += steps
     for step in run.steps:
         if step.id in shown:
-            printed, value = read_output(step, material.objects, run.id)
+            printed, value = read_cell_output(step, material.objects, run.id)
             parts.shown.append(Shown(output=f"{printed}{value}"))
 
 
@@ -333,10 +333,10 @@ def _only_day(run: Run, codes: Sequence[str], units: Sequence[Unit]) -> date | N
         explained = found.group() in days or year in named or (year - 1 in named and found.group().endswith("-01-01"))
         if not explained and abs(year * 366 - asked.year * 366) <= NEAR_DAYS:
             return asked
-    return asked if is_relative(run.text) and not TIME.search(code) else None
+    return asked if is_relative_question(run.text) and not TIME.search(code) else None
 
 
-def fingerprint_notes(annotations: Mapping[str, Any]) -> str:
+def annotations_fingerprint(annotations: Mapping[str, Any]) -> str:
     """Return the fingerprint of the annotations of a source: they change how a question is understood."""
     if not annotations:
         return ""

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from etude.entities import Entity, Run, Step
-from etude.replays.question import read_units
+from etude.replays.question import read_question_units
 from etude.runtime.script import PREAMBLE
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def compare_runs(one: Run, other: Run, read: Callable[[Run], Result | None]) -> 
     """
     found = [(cause, detail) for cause, look in _LOOKS if (detail := look(one, other))]
     before, after = read(one), read(other)
-    moved = compare_rows(before, after) if before is not None and after is not None else None
+    moved = compare_result_rows(before, after) if before is not None and after is not None else None
     same = moved is not None and not (moved.lost_count or moved.added_count or moved.renamed)
     if not found and not same and one.answer != other.answer:
         # All else is the same on record, so the data are not: not every source has fingerprints.
@@ -84,7 +84,7 @@ def _question(one: Run, other: Run) -> str:
         return f"One is of kind {one.kind}, the other of kind {other.kind}."
     if one.kind != "ask":
         return ""  # the text is the code
-    same = [u.text for u in read_units(one.text)] == [u.text for u in read_units(other.text)]
+    same = [u.text for u in read_question_units(one.text)] == [u.text for u in read_question_units(other.text)]
     return "" if same else f"The questions differ: “{one.text}” and “{other.text}”."
 
 
@@ -108,7 +108,7 @@ def _settings(one: Run, other: Run) -> str:
 
 
 def _code(one: Run, other: Run) -> str:
-    codes = [[normal_code(s) for s in _steps(run)] for run in (one, other)]
+    codes = [[normalize_step_code(s) for s in _steps(run)] for run in (one, other)]
     if codes[0] == codes[1]:
         return ""
     # What matters is the code of the answer: queries to look around may come and go.
@@ -130,7 +130,7 @@ _QUOTED_OR_COMMENT = re.compile(
 )
 
 
-def normal_code(step: Step) -> str:
+def normalize_step_code(step: Step) -> str:
     """Return the code of a step without what does not change its meaning: space, comments and the case of keywords."""
     if step.kind == "python":
         try:
@@ -173,7 +173,7 @@ _LOOKS: Sequence[tuple[Cause, Callable[[Run, Run], str]]] = (
 )
 
 
-def compare_rows(one: Result, other: Result) -> Moved:
+def compare_result_rows(one: Result, other: Result) -> Moved:
     """Return the rows that two results do not share; their order does not matter."""
     names = [tuple(c.name for c in each.columns) for each in (one, other)]
     if names[0] != names[1]:

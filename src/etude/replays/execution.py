@@ -12,19 +12,19 @@ from etude.entities import Run
 from etude.errors import Cancelled, EtudeError, Stale, is_outage
 from etude.events import RunFinished, StepFinished, StepStarted
 from etude.ids import new_id
-from etude.replays.cells import fingerprint_cell
-from etude.replays.compile import fingerprint_notes, show_result
+from etude.replays.cells import cell_fingerprint
+from etude.replays.compile import annotations_fingerprint, make_shown
 from etude.replays.fingerprint import result_fingerprint
 from etude.replays.guards import check_guards
-from etude.replays.parameters import check_value, fill_slots
+from etude.replays.parameters import check_parameter_value, fill_slots
 from etude.replays.patch import ask_for_patch, patched_relations
 from etude.replays.relations import NotReplaced
 from etude.replays.repair import Repair, find_repair, repair_cell, repair_query
 from etude.replays.script import Script, ScriptStep
-from etude.replays.text import Shown, reading_for, write_text
+from etude.replays.text import Shown, write_replayed_reading, write_replayed_text
 from etude.runtime.chart import choose_chart
 from etude.runtime.number_check.check import Evidence, check_numbers
-from etude.runtime.query import RunLog, failed_step, ms_since
+from etude.runtime.query import RunLog, failed_query_step, ms_since
 from etude.runtime.script import PREAMBLE
 
 if TYPE_CHECKING:
@@ -150,12 +150,12 @@ class Execution:
                     "result", "A model corrected a step, but its result is another one, and no guard can tell."
                 )
         except Cancelled as error:
-            self._log.add(failed_step(step_id, error, ms_since(started)))
+            self._log.add(failed_query_step(step_id, error, ms_since(started)))
             raise
         except (EtudeError, Stopped) as error:
             stopped = error if isinstance(error, Stopped) else _failed(error)
             stopped.guards = passed
-            self._log.add(failed_step(step_id, Stale(stopped.reason), ms_since(started)))
+            self._log.add(failed_query_step(step_id, Stale(stopped.reason), ms_since(started)))
             self._log.commit()
             raise stopped from None
         self._log.add(
@@ -182,7 +182,7 @@ class Execution:
 
     def reading(self, values: Mapping[str, str]) -> str:
         """Return how the rules read the question, if they did."""
-        return reading_for(self.script, values)
+        return write_replayed_reading(self.script, values)
 
     # -- before
 
@@ -191,7 +191,7 @@ class Execution:
         script = self.script
         if script.day is not None and script.day != run.created_at.date():
             raise Stopped("day", f"The question depends on the day, and the script is from {script.day.isoformat()}.")
-        if script.notes != fingerprint_notes(self._app.annotations(self._source)):
+        if script.notes != annotations_fingerprint(self._app.annotations(self._source)):
             raise Stopped("annotations", "The descriptions of the data changed since the script was compiled.")
         catalog = self._source.catalog(self._app.settings.limits)
         for count, shape in enumerate(script.shapes):
@@ -203,7 +203,7 @@ class Execution:
             if self.repair and parameter.table in self.repair.relations and values[parameter.name] != parameter.default:
                 raise Stopped("parameter", f"`{parameter.table}` changed, so only `{parameter.default}` is certain.")
             in_cell = any(slot.quotes for step in script.steps for slot in step.slots)
-            failure = check_value(parameter, values[parameter.name], catalog, self._query, in_cell)
+            failure = check_parameter_value(parameter, values[parameter.name], catalog, self._query, in_cell)
             if failure is not None:
                 raise Stopped("parameter", failure, len(script.shapes))
         if not self._same_data(catalog):
@@ -259,7 +259,7 @@ class Execution:
             table = context.sql(self._source.name, code)
             self._check_shape(step, table, changed=bool(step.slots) and code != step.code)
             unchanged = unchanged and result_fingerprint(table, step.ordered) == step.fingerprint != ""
-            shown.append(show_result(table, step.ordered))
+            shown.append(make_shown(table, step.ordered))
         info, artifact = context.result, context.artifact
         if info is not None and artifact is not None:
             table = self._app.read_result(info, artifact, self._log.run_id)
@@ -276,14 +276,14 @@ class Execution:
         cell = context.python(code)
         if not step.shows:
             return [], True
-        same = fingerprint_cell(cell) == step.fingerprint
+        same = cell_fingerprint(cell) == step.fingerprint
         if step.result is None:
             return [Shown(output=f"{cell.stdout}{cell.text or ''}")], same
         if context.result is None or context.artifact is None:
             raise Stopped("result", "A cell does not return a table any more.")
         table = self._app.read_result(context.result, context.artifact, self._log.run_id)
         self._check_shape(step, table, changed=False)
-        return [show_result(table, ordered=True)], same
+        return [make_shown(table, ordered=True)], same
 
     def _check_shape(self, step: ScriptStep, table: Result, changed: bool) -> None:
         recorded = step.result
@@ -298,7 +298,7 @@ class Execution:
 
     def _write(self, shown: Sequence[Shown], unchanged: bool, values: Mapping[str, str], codes: Sequence[str]) -> str:
         script = self.script
-        text = write_text(script, shown, unchanged, values)
+        text = write_replayed_text(script, shown, unchanged, values)
         if unchanged:
             return text
         results = [
@@ -309,7 +309,7 @@ class Execution:
         ]
         question = " ".join([script.question, *values.values()])
         if script.pieces and not check_numbers(text, results, question, codes).ok:
-            return write_text(script.model_copy(update={"pieces": ()}), shown, False, values)
+            return write_replayed_text(script.model_copy(update={"pieces": ()}), shown, False, values)
         return text
 
 

@@ -90,7 +90,7 @@ class TableShape(Entity):
         return None
 
 
-def family_of(kind: str) -> Family:
+def guard_family(kind: str) -> Family:
     """Return the family of a column type."""
     if "[" in kind or ("(" in kind and kind.upper().startswith(("STRUCT", "MAP"))):
         return "other"
@@ -101,7 +101,7 @@ def family_of(kind: str) -> Family:
     return "text" if _TEXT.match(kind) else "other"
 
 
-def seconds_since_epoch(name: str, dialect: str) -> str | None:
+def guard_seconds(name: str, dialect: str) -> str | None:
     """Return a time as seconds; only differences between them mean something."""
     return {
         "duckdb": f"epoch({name})",
@@ -111,7 +111,7 @@ def seconds_since_epoch(name: str, dialect: str) -> str | None:
     }.get(dialect)
 
 
-def shapes_of(catalog: Catalog, facts: Sequence[QueryFacts]) -> tuple[TableShape, ...]:
+def guarded_shapes(catalog: Catalog, facts: Sequence[QueryFacts]) -> tuple[TableShape, ...]:
     """Return the shapes of the tables that queries use."""
     used: dict[str, set[str]] = {}
     for each in facts:
@@ -135,12 +135,12 @@ def derive_guards(
         table = catalog.table(shape.table)
         if table is not None:
             found = list(_Measuring(table, set(shape.columns), joined, catalog.dialect, run).guards())
-            values = run(statement(shape.table, found, catalog.dialect))[0]
+            values = run(guard_statement(shape.table, found, catalog.dialect))[0]
             guards += [guard for guard, value in zip(found, values, strict=True) if guard.check(value) is None]
     return tuple(guards)
 
 
-def statement(table: str, guards: Sequence[DataGuard], dialect: str, relation: str = "") -> str:
+def guard_statement(table: str, guards: Sequence[DataGuard], dialect: str, relation: str = "") -> str:
     """Return the query that measures all guards of one table, or of a query that stands for it."""
     place = quote_table(table, dialect)
     instead = f"({relation}) AS {quote_identifier(table.rpartition('.')[2], dialect)}" if relation else place
@@ -160,7 +160,7 @@ def check_guards(
     for guard in guards:
         by_table.setdefault(guard.table, []).append(guard)
     for table, own in by_table.items():
-        values = run(statement(table, own, dialect, (relations or {}).get(table, "")))[0]
+        values = run(guard_statement(table, own, dialect, (relations or {}).get(table, "")))[0]
         for guard, value in zip(own, values, strict=True):
             if (failure := guard.check(value)) is not None:
                 return failure
@@ -182,7 +182,7 @@ class _Measuring:
         self._candidates = [
             c
             for c in table.columns
-            if family_of(c.type) in ("number", "text")
+            if guard_family(c.type) in ("number", "text")
             and (c.name in declared or _KEY.search(c.name) or (c.name in used and c.name.lower() in joined))
         ]
         self._rows, self._facts = self._measure()
@@ -196,7 +196,7 @@ class _Measuring:
     def _measure(self) -> tuple[int, dict[str, dict[str, Any]]]:
         listed: list[tuple[str, str, str]] = []
         for column in {c.name: c for c in (*self._columns, *self._candidates)}.values():
-            name, family = self._quoted(column), family_of(column.type)
+            name, family = self._quoted(column), guard_family(column.type)
             listed.append((column.name, "c", f"count({name})"))
             if family != "other":
                 listed += [(column.name, "d", f"count(DISTINCT {name})")]
@@ -239,7 +239,7 @@ class _Measuring:
             return
         for column in self._columns:
             yield from self._nulls(column)
-            match family_of(column.type):
+            match guard_family(column.type):
                 case "number":
                     yield from self._numbers(column)
                 case "time":
@@ -275,7 +275,7 @@ class _Measuring:
             low=n,
             high=most,
         )
-        scalars = [self._quoted(c) for c in self._table.columns if family_of(c.type) != "other"]
+        scalars = [self._quoted(c) for c in self._table.columns if guard_family(c.type) != "other"]
         if self._keys or not FEW <= n <= 1_000_000 or not scalars:
             return
         distinct = f"(SELECT count(*) FROM (SELECT DISTINCT {', '.join(scalars)} FROM {self._from}) AS d)"
@@ -394,7 +394,7 @@ class _Measuring:
             f"{shown} reached {facts['max']}; now it does not.",
             low=1,
         )
-        seconds = seconds_since_epoch(name, self._dialect)
+        seconds = guard_seconds(name, self._dialect)
         history = self._history(column, seconds, 0.0, 60.0) if seconds else None
         if history is not None:
             yield history
@@ -441,7 +441,7 @@ def _literal(value: Any, dialect: str) -> str:
     return quote_literal(str(value), dialect)
 
 
-def count_by_kind(guards: Sequence[DataGuard]) -> Mapping[str, int]:
+def count_guards_by_kind(guards: Sequence[DataGuard]) -> Mapping[str, int]:
     """Return how many guards there are of each kind."""
     counts: dict[str, int] = {}
     for guard in guards:

@@ -21,22 +21,22 @@ from etude.events import Event, ReplayDecided, RunFinished, ScriptCompiled
 from etude.ids import new_id
 from etude.limits import lower_limits
 from etude.playbook import apply_definitions
-from etude.replays.cells import NoSlice, SlicedCells, slice_run
+from etude.replays.cells import NoSlice, SlicedCells, slice_run_cells
 from etude.replays.compile import (
     Compiled,
     Material,
     NotCompiled,
+    annotations_fingerprint,
     check_compilable,
     compile_run,
-    fingerprint_notes,
 )
 from etude.replays.execution import Execution, Stopped
 from etude.replays.fingerprint import result_fingerprint
 from etude.replays.guards import check_guards
-from etude.replays.mutants import MutantReport, mine_guards
-from etude.replays.question import Asked, likeness, read_units
+from etude.replays.mutants import MutantReport, find_guards_by_mutants
+from etude.replays.question import Asked, question_likeness, read_question_units
 from etude.replays.script import Script
-from etude.replays.script_file import write_file
+from etude.replays.script_file import write_script_file
 from etude.runtime.thread import earlier_messages, fork_thread, thread_runs
 from etude.store.scripts import ScriptUse, State, StoredScript, StoredScripts
 
@@ -223,7 +223,7 @@ class Library:
     def would_answer(self, question: str, source: Source, model: str = "offline") -> bool:
         """Return whether a script fits a question that starts a conversation. Its guards are not checked."""
         defined = self._defined(question, source)
-        asked = Asked(self._app.source_fingerprint(source), model, read_units(question), defined=defined)
+        asked = Asked(self._app.source_fingerprint(source), model, read_question_units(question), defined=defined)
         return not isinstance(self._find(asked), ReplayDecided)
 
     def asked(self, run: Run, source: Source) -> Asked:
@@ -232,15 +232,15 @@ class Library:
         if run.thread_id is not None:
             with contextlib.suppress(EtudeError):
                 messages = earlier_messages(self._app.store, run.thread_id, run.id)
-                earlier = [" ".join(u.text for u in read_units(m.text)) for m in messages if m.role == "user"]
+                earlier = [" ".join(u.text for u in read_question_units(m.text)) for m in messages if m.role == "user"]
             # Cells and queries of a conversation need not be messages, but variables of its session are left by them.
             others = self._app.store.runs(RunFilter(thread_id=run.thread_id, until=run.created_at), limit=200).items
             earlier += [other.text for other in others if other.id != run.id and other.kind != "ask"]
-            if set(earlier) == {" ".join(u.text for u in read_units(run.text))}:
+            if set(earlier) == {" ".join(u.text for u in read_question_units(run.text))}:
                 earlier = []  # the same question again and again, as an agent asks it, means the same each time
         place, grants = self._app.source_fingerprint(source), self._app.source_fingerprint(source, anywhere=True)
         defined = self._defined(run.text, source)
-        return Asked(place, run.model or "offline", read_units(run.text), tuple(earlier), grants, defined)
+        return Asked(place, run.model or "offline", read_question_units(run.text), tuple(earlier), grants, defined)
 
     def _defined(self, question: str, source: Source) -> tuple[str, ...]:
         """Return what playbooks say about words of a question: a script made with other meanings is another one."""
@@ -269,7 +269,7 @@ class Library:
     def _find_moved(self, asked: Asked, source: Source) -> tuple[Script, dict[str, str]] | None:
         """Return the script for this very question on the same source, if the source has left its old place."""
         for script_id, question in self.stored.questions(source.name, LOOKED_AT):
-            if read_units(question) != asked.units:
+            if read_question_units(question) != asked.units:
                 continue
             stored = self.stored.get(script_id)
             script = Script.model_validate_json(stored.body)
@@ -301,8 +301,8 @@ class Library:
     def similar(self, question: str, source: str) -> tuple[str, str] | None:
         """Return the id and the question of the script whose question is most like this one, if any is alike."""
         known = self.stored.questions(source, LOOKED_AT)
-        best = max(known, key=lambda k: likeness(question, k[1]), default=None)
-        return best if best is not None and likeness(question, best[1]) >= NEAR else None
+        best = max(known, key=lambda k: question_likeness(question, k[1]), default=None)
+        return best if best is not None and question_likeness(question, best[1]) >= NEAR else None
 
     def script(self, script_or_run: str) -> Script:
         """Return a stored script by its id, or by the id of its run."""
@@ -368,7 +368,11 @@ class Library:
 
     def learn(self, run: Run, source: Source | None) -> None:
         """Compile the script of a run that succeeded, in the background; note the descriptions it may have used."""
-        if source is not None and run.kind == "ask" and (notes := fingerprint_notes(self._app.annotations(source))):
+        if (
+            source is not None
+            and run.kind == "ask"
+            and (notes := annotations_fingerprint(self._app.annotations(source)))
+        ):
             self.stored.use(f"description:{source.name}", run.id, notes)
         if source is None or self._app.settings.replay == "off" or run.kind != "ask" or run.status != "succeeded":
             return
@@ -434,7 +438,7 @@ class Library:
         on_stored()
         if not compiled.reason:
             script = self.mine(script, source)
-        artifact = self._app.objects.put(write_file(script).encode(), PYTHON)
+        artifact = self._app.objects.put(write_script_file(script).encode(), PYTHON)
         self._note(
             run_id,
             ScriptCompiled(
@@ -494,7 +498,7 @@ class Library:
             catalog = source.catalog(self._app.settings.limits)
             if check_guards(script.guards, script.dialect, query) is not None:
                 return script  # the data changed since the script was compiled
-            added, report = mine_guards(
+            added, report = find_guards_by_mutants(
                 script.queries,
                 catalog,
                 script.shapes,
@@ -525,7 +529,7 @@ class Library:
                 query=query,
                 read=app.read_result,
                 objects=app.objects,
-                notes=fingerprint_notes(app.annotations(source)),
+                notes=annotations_fingerprint(app.annotations(source)),
                 slice_cells=lambda run, shown: self._slice(run, shown, source),
             ),
         )
@@ -542,7 +546,7 @@ class Library:
                 table = self._app.read_result(step.result, step.artifact, run.id)
                 tables |= {cell.id: table for cell in run.steps if cell.kind == "python" and cell.parent == step.id}
         with self._app.open_session(source, alone=True, record=True) as notebook:
-            sliced = slice_run([*earlier, run], shown, notebook, self._app.objects, tables)
+            sliced = slice_run_cells([*earlier, run], shown, notebook, self._app.objects, tables)
         return replace(sliced, follows=any(step.kind == "python" for each in earlier for step in each.steps))
 
     def _note(self, run_id: str, event: Event) -> None:

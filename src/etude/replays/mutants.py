@@ -1,4 +1,4 @@
-"""Data mutants of a script: the data that it reads, damaged in the ways in which data go wrong.
+"""Data mutants of a script: its data, damaged in the ways in which data go wrong, to find the guards that it lacks.
 
 A mutant is a subquery that takes the place of one table, so nothing is written and every engine can do it. The guards
 and then the queries of the script run on it. A mutant that changes a result and that no guard stops would be a wrong
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from etude.entities import Entity
 from etude.errors import Cancelled, EtudeError
 from etude.replays.fingerprint import rows_fingerprint
-from etude.replays.guards import DataGuard, Rows, TableShape, family_of, seconds_since_epoch, statement
+from etude.replays.guards import DataGuard, Rows, TableShape, guard_family, guard_seconds, guard_statement
 from etude.replays.relations import NotReplaced, replace_tables
 from etude.sources.quoting import quote_identifier, quote_literal, quote_table
 
@@ -76,7 +76,7 @@ class MutantReport(Entity):
         )
 
 
-def mine_guards(
+def find_guards_by_mutants(
     codes: Sequence[str],
     catalog: Catalog,
     shapes: Sequence[TableShape],
@@ -167,7 +167,7 @@ class _Mining:
     def measure(self, guards: Sequence[DataGuard], relation: str) -> Sequence[Any]:
         if not guards:
             return ()
-        return self.run(statement(guards[0].table, guards, self.catalog.dialect, relation))[0]
+        return self.run(guard_statement(guards[0].table, guards, self.catalog.dialect, relation))[0]
 
     def find_guard(self, damage: _Damage, mutant: Mutant) -> DataGuard | None:
         """Return the first candidate that holds now and with more rows of the same kind, but not on the mutant."""
@@ -242,7 +242,7 @@ class _Damage:
             f"{changes[c.name]} AS {name}" if c.name in changes else name
             for c, name in zip(self._table.columns, columns, strict=True)
         ]
-        scalars = [n for c, n in zip(self._table.columns, columns, strict=True) if family_of(c.type) != "other"]
+        scalars = [n for c, n in zip(self._table.columns, columns, strict=True) if guard_family(c.type) != "other"]
         order = self._quoted(self._key) if self._key else ", ".join(scalars) or "1"
         numbered = f"row_number() OVER (ORDER BY {order}) AS {ROW}"
         source = f"(SELECT {', '.join(columns)}, {numbered} FROM {self._from}) AS n"
@@ -288,7 +288,7 @@ class _Damage:
 
         for share in (3, 50):
             yield f"{share}% of {shown} is null", partly(share, "NULL")
-        match family_of(column.type):
+        match guard_family(column.type):
             case "number":
                 yield f"{shown} is 100 times as large", f"{name} * 100"
                 yield f"5% of {shown} is 100 times as large", partly(5, f"{name} * 100")
@@ -377,11 +377,11 @@ class _Damage:
     def _measures(self, column: Column) -> Iterator[tuple[str, str]]:
         """Yield expressions that turn a column into a number, with words for each."""
         name = self._quoted(column.name)
-        match family_of(column.type):
+        match guard_family(column.type):
             case "number":
                 yield f"1.0 * {name}", "value"
             case "time":
-                if (seconds := seconds_since_epoch(name, self._dialect)) is not None:
+                if (seconds := guard_seconds(name, self._dialect)) is not None:
                     yield seconds, "time in seconds"
             case "text" if not column.type.upper().startswith("BOOL"):
                 yield f"1.0 * length({name})", "length"

@@ -14,7 +14,7 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from etude.replays.guards import family_of
+from etude.replays.guards import guard_family
 from etude.replays.question import Unit
 from etude.replays.script import Form, Parameter, Slot
 from etude.sources.quoting import quote_identifier, quote_literal, quote_table
@@ -138,7 +138,7 @@ def _make(
         return _year(position, int(value), literals, sql)
     if unit.kind == "number":
         places = [x for x in literals if not x.is_text and _same_number(x.value, value)]
-        if not places or mentions(sql, value.replace(",", "")) != len(places):
+        if not places or count_value_in_query(sql, value.replace(",", "")) != len(places):
             return None
         if len(places) == 1 and places[0].limit and re.fullmatch(r"\d{1,4}", value):
             return _parameter("limit", "limit", unit, position, places, "number")
@@ -147,11 +147,11 @@ def _make(
         return _parameter("", kind, unit, position, places, "number")
     if unit.kind == "date":
         places = [x for x in literals if x.is_text and x.value == value]
-        if not places or mentions(sql, value) != len(places):
+        if not places or count_value_in_query(sql, value) != len(places):
             return None
         return _parameter("", "date", unit, position, places, "date")
     places = [x for x in literals if x.is_text and x.value == value]
-    if not places or mentions(sql, value) != len(places):
+    if not places or count_value_in_query(sql, value) != len(places):
         return None
     return _parameter("", "text", unit, position, places, "text")
 
@@ -173,7 +173,7 @@ def _year(position: int, year: int, literals: Sequence[_Literal], sql: str) -> t
             if literal.value != day:
                 return None
             places.append((literal, forms[day]))
-    if not places or mentions(sql, str(year)) != sum(str(year) in x.value for x, _ in places):
+    if not places or count_value_in_query(sql, str(year)) != sum(str(year) in x.value for x, _ in places):
         return None
     columns = {x.column for x, _ in places}
     if len(columns) != 1 or None in columns or {f for _, f in places} == {"next_year_start"}:
@@ -195,7 +195,7 @@ def _parameter(
     return made, [Slot(start=x.start, end=x.end, parameter=name, form=form) for x in places]
 
 
-def mentions(sql: str, value: str) -> int:
+def count_value_in_query(sql: str, value: str) -> int:
     """Return how often a value occurs in a query at all, also as a part of names and of other literals."""
     if value.replace(".", "").isdigit():
         return len(re.findall(rf"(?<![\d.]){re.escape(value)}(?![\d]|\.\d)", sql))
@@ -220,7 +220,7 @@ def bound_parameters(
             continue
         table = catalog.table(parameter.table)
         column = next((c for c in table.columns if c.name == parameter.column), None) if table else None
-        if column is None or not _fits(parameter, family_of(column.type)):
+        if column is None or not _fits(parameter, guard_family(column.type)):
             continue
         if parameter.kind == "text":
             bounded.append(parameter)
@@ -248,7 +248,7 @@ def _plain(value: Any) -> str:
     return value.isoformat() if isinstance(value, date | datetime) else str(value)
 
 
-def check_value(
+def check_parameter_value(
     parameter: Parameter, value: str, catalog: Catalog, run: Callable[[str], Any], in_cell: bool = False
 ) -> str | None:
     """Return None if the value can stand for the parameter, otherwise a sentence that says why not.
@@ -288,7 +288,7 @@ def _check_text(parameter: Parameter, value: str, catalog: Catalog, run: Callabl
     table = catalog.table(parameter.table)
     if table is None:
         return f"The table `{parameter.table}` is gone."
-    texts = [c for c in table.columns if family_of(c.type) == "text" and not c.type.upper().startswith("BOOL")]
+    texts = [c for c in table.columns if guard_family(c.type) == "text" and not c.type.upper().startswith("BOOL")]
     wanted = quote_literal(value.strip().lower(), catalog.dialect)
     listed = []
     for column in texts:

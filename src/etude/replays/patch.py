@@ -17,9 +17,9 @@ from etude.errors import EtudeError
 from etude.events import StepFinished, StepStarted
 from etude.ids import new_id
 from etude.models.base import ModelRequest, SystemMessage, UserMessage
-from etude.replays.query_facts import read_query
+from etude.replays.query_facts import read_query_facts
 from etude.runtime.prompt import describe_catalog
-from etude.runtime.query import RunLog, failed_step, ms_since
+from etude.runtime.query import RunLog, failed_query_step, ms_since
 from etude.sources.quoting import quote_identifier, quote_table
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def ask_for_patch(
     text = ASK.format(
         question=script.question,
         reason=quote(reason),
-        changes=quote(describe_changes(script, catalog)),
+        changes=quote(describe_schema_for_patch(script, catalog)),
         kind=f"{catalog.dialect} SQL" if step.kind == "sql" else "Python",
         code=quote(code[:CODE_CHARS]),
         schema=quote(describe_catalog(catalog, script.question, SCHEMA_CHARS)),
@@ -90,7 +90,7 @@ def ask_for_patch(
     try:
         reply = model.respond(ModelRequest(said), lambda _: None, cancel)
     except EtudeError as error:
-        log.add(failed_step(step_id, error, ms_since(started)))
+        log.add(failed_query_step(step_id, error, ms_since(started)))
         raise
     # Without a turn: it does not belong to the conversation if the run is answered afresh.
     shown = reply.turn.text
@@ -101,7 +101,7 @@ def ask_for_patch(
     return Patch(fenced[0].strip(), reply.usage)
 
 
-def describe_changes(script: Script, catalog: Catalog) -> str:
+def describe_schema_for_patch(script: Script, catalog: Catalog) -> str:
     """Return how the tables that a script reads differ from what they were."""
     lines = []
     for shape in script.shapes:
@@ -137,7 +137,7 @@ def patched_relations(script: Script, code: str, catalog: Catalog) -> dict[str, 
             return None
         if not lost:
             continue
-        facts = read_query(code, catalog.dialect, {table.name: table})
+        facts = read_query_facts(code, catalog.dialect, {table.name: table})
         instead = sorted(facts.columns[table.name] - set(shape.columns))
         if len(lost) != 1 or len(instead) != 1 or now[instead[0]] != shape.columns[lost[0]]:
             return None

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from etude.entities import Entity, Run, Step
 from etude.errors import EtudeError, Invalid, NotFound
-from etude.replays.cells import fingerprint_cell, recorded_output
-from etude.replays.differences import Moved, compare_rows
+from etude.replays.cells import cell_fingerprint, recorded_cell_fingerprint
+from etude.replays.differences import Moved, compare_result_rows
 from etude.replays.fingerprint import result_fingerprint
 from etude.runtime.query import CELL
 from etude.runtime.script import PREAMBLE
@@ -72,16 +72,16 @@ class RecordedRun:
     """Whether it is from a file, whose author must not choose what this machine opens."""
 
 
-def load_recorded(app: App, run_or_file: str) -> RecordedRun:
+def load_recorded_run(app: App, run_or_file: str) -> RecordedRun:
     """Return a run of the store by its id, or the run of a capsule by its path."""
     path = Path(run_or_file)
     if path.suffix in (".etude", ".zip") or "/" in run_or_file:
-        return read_capsule(path)
+        return read_recorded_capsule(path)
     run = app.store.run(app.store.resolve_run(run_or_file))
     return RecordedRun(run, lambda hash: app.objects.get(hash, run.id))
 
 
-def read_capsule(path: Path) -> RecordedRun:
+def read_recorded_capsule(path: Path) -> RecordedRun:
     """Read a run from a capsule that `etude runs export` wrote."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -133,14 +133,14 @@ def _prove_query(app: App, recorded: RecordedRun, number: int, step: Step, place
         now = app.sql(place, step.code, values, limits=step.limits, record=False)
     except EtudeError as error:
         return StepProof(outcome="failed", detail=f"The query failed: {error.message}", **made)
-    then = read_table(recorded, step)
+    then = read_recorded_table(recorded, step)
     if result_fingerprint(now, ordered=False) == result_fingerprint(then, ordered=False) != "":
         return StepProof(outcome="same", **made)
-    moved = compare_rows(then, now)
+    moved = compare_result_rows(then, now)
     return StepProof(outcome="different", detail=moved.sentence, moved=moved, **made)
 
 
-def read_table(recorded: RecordedRun, step: Step) -> Result:
+def read_recorded_table(recorded: RecordedRun, step: Step) -> Result:
     """Return the recorded table of a step."""
     import io
 
@@ -170,8 +170,8 @@ def _prove_cells(app: App, recorded: RecordedRun, place: str) -> list[StepProof]
                 detail = f"The cell failed: {(cell.error or {}).get('message', cell.outcome)}"
                 done.append(StepProof(outcome="failed", detail=detail, **made))
             elif step.artifact.media == CELL:
-                then = recorded_output(json.loads(recorded.get(step.artifact.hash)), tables.get(step.id))
-                same = fingerprint_cell(cell) == then
+                then = recorded_cell_fingerprint(json.loads(recorded.get(step.artifact.hash)), tables.get(step.id))
+                same = cell_fingerprint(cell) == then
                 detail = "" if same else "The cell printed or returned something else."
                 done.append(StepProof(outcome="same" if same else "different", detail=detail, **made))
     return done
@@ -182,7 +182,7 @@ def _tables(recorded: RecordedRun) -> Mapping[str, Result]:
     tables: dict[str, Result] = {}
     for step in recorded.run.steps:
         if step.kind == "tool" and step.result is not None and step.artifact is not None:
-            table = read_table(recorded, step)
+            table = read_recorded_table(recorded, step)
             children = [
                 c for c in recorded.run.steps if c.kind == "python" and c.parent == step.id and c.code != PREAMBLE
             ]

@@ -33,7 +33,7 @@ class QueryFacts:
     """Whether the outer query orders its rows."""
 
 
-def read_query(sql: str, dialect: str, tables: Mapping[str, Table]) -> QueryFacts:
+def read_query_facts(sql: str, dialect: str, tables: Mapping[str, Table]) -> QueryFacts:
     """Return what a query uses of these tables."""
     import sqlglot
     from sqlglot import exp

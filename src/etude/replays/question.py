@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
-from etude.runtime.number_check.mentions import word_set
+from etude.runtime.number_check.mentions import mention_word_set
 
 Kind = Literal["word", "number", "date", "quoted", "name", "mark"]
 MASKED: frozenset[Kind] = frozenset({"number", "date", "quoted", "name"})
@@ -41,8 +41,8 @@ _MONTHS = (
     "jan feb mar apr jun jul aug sep sept oct nov dec"
 )
 _DAYS = "monday tuesday wednesday thursday friday saturday sunday mon tue wed thu fri sat sun"
-_CALENDAR = word_set(f"{_MONTHS} {_DAYS} q1 q2 q3 q4 h1 h2")
-_RELATIVE = word_set(
+_CALENDAR = mention_word_set(f"{_MONTHS} {_DAYS} q1 q2 q3 q4 h1 h2")
+_RELATIVE = mention_word_set(
     "today yesterday tomorrow tonight now nowadays current currently this last next past previous prior ago recent "
     "recently lately latest newest upcoming future yet far still ytd mtd qtd old older oldest age aged overdue due "
     "already remaining left expired expires expiring new"
@@ -62,7 +62,7 @@ class Unit:
         return self.text[1:-1] if self.kind == "quoted" else self.text
 
 
-def read_units(question: str) -> tuple[Unit, ...]:
+def read_question_units(question: str) -> tuple[Unit, ...]:
     """Return the units of a question, in order."""
     text = unicodedata.normalize("NFC", question).translate(_QUOTES).strip()[: MOST_CHARS + 1]
     units: list[Unit] = []
@@ -102,7 +102,7 @@ def _without_courtesy(units: list[Unit]) -> tuple[Unit, ...]:
     return tuple(units)
 
 
-def is_relative(question: str) -> bool:
+def is_relative_question(question: str) -> bool:
     """Return whether the answer may depend on the day of the question, as with "last month" or "in March"."""
     words = {word.lower() for word in re.findall(r"\w+", question)}
     if words & _RELATIVE or "to date" in question.lower():
@@ -165,7 +165,7 @@ class Asked:
                 yield self.key(frozenset(masked)), frozenset(masked)
 
 
-def likeness(one: str, other: str) -> float:
+def question_likeness(one: str, other: str) -> float:
     """Return how many words two questions share, from 0 to 1. It may propose a question, it never decides."""
     a, b = ({w.lower() for w in re.findall(r"\w+", text)} for text in (one, other))
     return len(a & b) / len(a | b) if a | b else 0.0

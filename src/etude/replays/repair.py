@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.entities import Entity
 from etude.errors import Cancelled, EtudeError
-from etude.replays.guards import DataGuard, Rows, TableShape, family_of, statement
+from etude.replays.guards import DataGuard, Rows, TableShape, guard_family, guard_statement
 from etude.replays.relations import NotReplaced, replace_tables
 from etude.sources.quoting import quote_identifier, quote_table
 
@@ -60,7 +60,7 @@ class Repair:
     texts: list[str] = field(default_factory=list)
 
 
-def profile_tables(catalog: Catalog, shapes: Sequence[TableShape], run: Rows) -> tuple[TableMeasures, ...]:
+def measure_for_repair(catalog: Catalog, shapes: Sequence[TableShape], run: Rows) -> tuple[TableMeasures, ...]:
     """Measure the columns that a script uses."""
     profiles = []
     for shape in shapes:
@@ -78,7 +78,7 @@ def _measure(kinds: Mapping[str, str], place: str, dialect: str, run: Rows) -> t
     listed = ["count(*)"]
     for column, kind in measured:
         name = quote_identifier(column, dialect)
-        mean = f"avg({name})" if family_of(kind) == "number" else "NULL"
+        mean = f"avg({name})" if guard_family(kind) == "number" else "NULL"
         listed += [f"count({name})", f"count(DISTINCT {name})", f"min({name})", f"max({name})", mean]
     row = run(f"SELECT {', '.join(f'{e} AS p{n}' for n, e in enumerate(listed))} FROM {place}")[0]
     columns = {}
@@ -92,7 +92,7 @@ def _measure(kinds: Mapping[str, str], place: str, dialect: str, run: Rows) -> t
 
 def _is_plain(kind: str) -> bool:
     """Return whether a type has a least and a greatest value in every dialect."""
-    return family_of(kind) != "other" and not kind.upper().startswith("BOOL")
+    return guard_family(kind) != "other" and not kind.upper().startswith("BOOL")
 
 
 def _shown(value: Any) -> str:
@@ -196,7 +196,7 @@ class _Search:
             history = [g for g in self.guards if g.kind == "history" and not g.mutant and g.column in kinds]
             if rows < self.profile.rows or {g.column for g in history} != set(kinds):
                 return False
-            values = self.run(statement(self.shape.table, history, self.dialect, relation))[0]
+            values = self.run(guard_statement(self.shape.table, history, self.dialect, relation))[0]
         except Cancelled:
             raise
         except EtudeError:

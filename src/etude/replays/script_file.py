@@ -26,7 +26,7 @@ _FORMS = {
 }
 
 
-def write_file(script: Script) -> str:
+def write_script_file(script: Script) -> str:
     """Return the script as a Python file."""
     parts = [_docstring(script), _imports(script), _require(script)]
     parts += [_check_schema(script), _check(script), *_guards(script)]
@@ -136,7 +136,7 @@ def _queries(script: Script) -> Iterator[str]:
 def _template(step: ScriptStep, dialect: str) -> tuple[str, list[str]]:
     """Return the query with a marker for each slot, and what each marker stands for."""
     if not step.slots:
-        return pretty(step.code, dialect), []
+        return format_script_sql(step.code, dialect), []
     parts, at, markers = [], 0, []
     stand_ins: dict[str, str] = {}
     for number, slot in enumerate(step.slots):
@@ -147,13 +147,13 @@ def _template(step: ScriptStep, dialect: str) -> tuple[str, list[str]]:
         markers.append(f"{name}={_FORMS[slot.form].format(slot.parameter)}")
         parts += [step.code[at : slot.start], stand_in]
         at = slot.end
-    text = pretty("".join([*parts, step.code[at:]]), dialect).replace("{", "{{").replace("}", "}}")
+    text = format_script_sql("".join([*parts, step.code[at:]]), dialect).replace("{", "{{").replace("}", "}}")
     for stand_in, marker in stand_ins.items():
         text = text.replace(stand_in, marker)
     return text, list(dict.fromkeys(markers))
 
 
-def pretty(sql: str, dialect: str) -> str:
+def format_script_sql(sql: str, dialect: str) -> str:
     """Return a query over several lines if that is the same query, otherwise as it is."""
     import sqlglot
 

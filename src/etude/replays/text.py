@@ -14,9 +14,9 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-from etude.offline.answer_sentence import say_rows
+from etude.offline.answer_sentence import write_row_sentence
 from etude.replays.script import Parameter, Piece, Script
-from etude.runtime.number_check.mentions import word_set
+from etude.runtime.number_check.mentions import mention_word_set
 
 MOST_ROWS = 50
 """A text about a larger result is not used again."""
@@ -24,7 +24,7 @@ _NUMBER = re.compile(
     r"(?<![\w.,-])-?\d+(?:,\d{3})*(?:\.\d+)?(?![\d%]|[.,]\d|\s*(?:%|percent|thousand|million|billion))"
 )
 _WORD = re.compile(r"[^\W\d_]+")
-_PLAIN = word_set(
+_PLAIN = mention_word_set(
     "a an the is are was were be been there it its this these of in on at for by per to from and with has have had "
     "total number count value i found result"
 )
@@ -42,7 +42,9 @@ class Shown:
     ordered: bool = False
 
 
-def find_pieces(text: str, question: str, shown: Sequence[Shown], parameters: Sequence[Parameter]) -> tuple[Piece, ...]:
+def find_text_pieces(
+    text: str, question: str, shown: Sequence[Shown], parameters: Sequence[Parameter]
+) -> tuple[Piece, ...]:
     """Return the text with its figures as references; nothing if any part of it might be wrong with other data."""
     tables = [(n, s) for n, s in enumerate(shown) if s.columns]
     if len(tables) != 1 or len(shown) != 1 or "[unverified]" in text:
@@ -133,19 +135,19 @@ def _rounded(value: Any, digits: int) -> Decimal | None:
         return None
 
 
-def write_text(script: Script, shown: Sequence[Shown], unchanged: bool, values: Mapping[str, str]) -> str:
+def write_replayed_text(script: Script, shown: Sequence[Shown], unchanged: bool, values: Mapping[str, str]) -> str:
     """Return the text of the answer for these results; `unchanged` if they equal the recorded ones."""
     renamed = {p.name: values[p.name] for p in script.parameters if values.get(p.name, p.default) != p.default}
     if unchanged and not renamed:
         return script.answer
     last = shown[-1] if shown else Shown()
     if script.by_rules and last.columns:
-        return say_rows(reading_for(script, values), last.columns, last.rows, last.row_count)
+        return write_row_sentence(write_replayed_reading(script, values), last.columns, last.rows, last.row_count)
     if script.pieces and (text := _fill(script.pieces, shown, script, values)) is not None:
         return text
     if not last.columns:
         return last.output.strip() or "The code ran and printed nothing."
-    return say_rows("", last.columns, last.rows, last.row_count)
+    return write_row_sentence("", last.columns, last.rows, last.row_count)
 
 
 def _fill(pieces: Sequence[Piece], shown: Sequence[Shown], script: Script, values: Mapping[str, str]) -> str | None:
@@ -167,7 +169,7 @@ def _fill(pieces: Sequence[Piece], shown: Sequence[Shown], script: Script, value
     return "".join(texts)
 
 
-def reading_for(script: Script, values: Mapping[str, str]) -> str:
+def write_replayed_reading(script: Script, values: Mapping[str, str]) -> str:
     """Return how the rules read the question, with these values of parameters; empty if that cannot be said."""
     reading = script.reading
     for parameter in script.parameters:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from etude.cell_text import json_value
+from etude.cell_text import cell_to_json
 from etude.entities import (
     AnswerBody,
     Artifact,
@@ -24,9 +24,9 @@ from etude.entities import (
 from etude.errors import Cancelled, EtudeError, Invalid, from_problem
 from etude.events import Guided, RunFinished
 from etude.models.base import UserMessage
-from etude.result import first_page
+from etude.result import first_row_page
 from etude.runtime.chart import choose_chart, read_chart
-from etude.runtime.chosen_chart import build_chart
+from etude.runtime.chosen_chart import build_chosen_chart
 from etude.runtime.conversation import ANSWER, LAST_TURN, ended_by_budget
 from etude.runtime.expression import MAX_ROWS, ResultRows
 from etude.runtime.figures import move_figures, render_figures
@@ -35,7 +35,7 @@ from etude.runtime.prompt import OPENING, Opening
 from etude.runtime.query import CELL
 from etude.runtime.script import code_of_answer
 from etude.runtime.tool_context import VEGA, results_by_id
-from etude.tools.answer import chart_result
+from etude.tools.answer import answer_chart_result
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -125,7 +125,7 @@ class Conclusion:
 
     def __call__(self, run: Run, turn: Turn) -> RunFinished | Guided:
         """Return the end of the run, or the guidance that asks the model to correct its answer."""
-        rendered = render_figures(turn.text, read_results(run, self.read))
+        rendered = render_figures(turn.text, read_answer_results(run, self.read))
         text = rendered.text
         verdict = check_numbers(
             text,
@@ -164,10 +164,10 @@ class Conclusion:
         """Return the chart that the model chose, else the last one that a cell drew, else one that suits the result."""
         if chart := choice.get("chart"):
             known = results_by_id(run)
-            name = chart_result(chart, choice.get("results") or (), {n: () for n in known})
+            name = answer_chart_result(chart, choice.get("results") or (), {n: () for n in known})
             step = known.get(name)
             table = self.read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
-            if (built := build_chart(chart, table, inline=first is None or name != first.id)) is not None:
+            if (built := build_chosen_chart(chart, table, inline=first is None or name != first.id)) is not None:
                 return built
         if (drawn := self._drawn(run)) is not None:
             return drawn
@@ -241,7 +241,7 @@ def choose_results(run: Run, choice: dict[str, Any]) -> list[ShownResult]:
     ]
 
 
-def read_table(run: Run, read: Read) -> Result | None:
+def read_answer_table(run: Run, read: Read) -> Result | None:
     """Return the last table that the run produced, if any."""
     shown = choose_results(run, {})
     return read(shown[0].result, shown[0].artifact, run.id) if shown else None
@@ -252,7 +252,7 @@ def chosen_results(run: Run) -> tuple[ShownResult, ...]:
     return run.shown if _last_choice(run).get("results") else ()
 
 
-def read_results(run: Run, read: Read) -> dict[str, ResultRows]:
+def read_answer_results(run: Run, read: Read) -> dict[str, ResultRows]:
     """Return the results of a run as expressions read them, by id."""
 
     def rows_of(info: ResultInfo, artifact: Artifact, name: str) -> list[tuple[object, ...]]:
@@ -277,8 +277,8 @@ def make_answer(run: Run, read: Read) -> Answer:
         result=result,
         code=run.code or "",
         chart=run.chart,
-        reading=reading_of(run),
-        confidence=confidence_of(run),
+        reading=answer_reading(run),
+        confidence=answer_confidence(run),
         unverified=run.unverified,
         results=shown,
         figures=run.figures,
@@ -291,7 +291,9 @@ def make_answer(run: Run, read: Read) -> Answer:
 
 def markdown_table(result: Result) -> str:
     """Return the first rows of a result as a Markdown table, and how many rows there are if it has more."""
-    rows = [[json_value(value) for value in row] for row in itertools.islice(result.iter_rows(shown=True), TABLE_ROWS)]
+    rows = [
+        [cell_to_json(value) for value in row] for row in itertools.islice(result.iter_rows(shown=True), TABLE_ROWS)
+    ]
     lines = [[column.name for column in result.columns], ["---"] * len(result.columns), *rows]
     more = f"\n{result.row_count:,} rows in all.\n" if result.row_count > TABLE_ROWS else ""
     return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines) + more
@@ -302,7 +304,7 @@ def _cell(value: Any) -> str:
     return " ".join(text.replace("|", "\\|").split())[:TABLE_WIDTH]
 
 
-def describe_code(run: Run, read: Read) -> str:
+def describe_code_answer(run: Run, read: Read) -> str:
     """Return the outcome of a query or a cell as text: its output, then one line and a small table of its result."""
     parts = []
     if run.kind == "python" and run.answer:
@@ -314,7 +316,7 @@ def describe_code(run: Run, read: Read) -> str:
     return "\n\n".join(parts) or "The code ran and returned nothing."
 
 
-def describe_answer(answer: Answer, rows: int) -> AnswerBody:
+def answer_to_body(answer: Answer, rows: int) -> AnswerBody:
     """Return an answer as JSON, with the first rows of its result."""
     run, waits = answer.run, answer.status == "waiting"
     return AnswerBody(
@@ -324,13 +326,13 @@ def describe_answer(answer: Answer, rows: int) -> AnswerBody:
         text=answer.question if waits else answer.text,
         question=answer.question if waits else None,
         choices=list(answer.choices),
-        result=first_page(answer.result, rows) if answer.result is not None else None,
+        result=first_row_page(answer.result, rows) if answer.result is not None else None,
         code=run.code,
         chart=answer.chart,
         reading=answer.reading or None,
         confidence=answer.confidence,
         unverified=list(answer.unverified),
-        results=[ShownRows(id=name, rows=first_page(result, rows)) for name, result in answer.results],
+        results=[ShownRows(id=name, rows=first_row_page(result, rows)) for name, result in answer.results],
         figures=list(answer.figures),
         usage=run.usage,
         replayed=answer.replayed or None,
@@ -339,7 +341,7 @@ def describe_answer(answer: Answer, rows: int) -> AnswerBody:
     )
 
 
-def reading_of(run: Run) -> str:
+def answer_reading(run: Run) -> str:
     """Return how the rules understood the question; empty if a model answered."""
     if run.model != "offline":
         return ""
@@ -349,7 +351,7 @@ def reading_of(run: Run) -> str:
     return turns[-1].text if turns else ""
 
 
-def confidence_of(run: Run) -> float | None:
+def answer_confidence(run: Run) -> float | None:
     """Return how likely the rules think that they understood the question; None if a model answered."""
     turns = [s.turn for s in run.steps if s.kind == "model" and s.turn is not None and s.turn.confidence is not None]
     return turns[-1].confidence if turns else None

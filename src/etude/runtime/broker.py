@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from etude import wire
-from etude.db import check_file_name
+from etude.db import check_saved_file_name
 from etude.entities import Artifact, Catalog, Limits, ResultInfo
 from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, from_problem, problem
 from etude.events import ArtifactCreated
@@ -24,10 +24,10 @@ from etude.runtime.query import (
     Query,
     RunLog,
     RunStorage,
-    describe_answer,
-    failed_step,
-    finished_step,
-    started_step,
+    describe_query_result,
+    failed_query_step,
+    finished_query_step,
+    started_query_step,
 )
 from etude.runtime.query_record import PARQUET, truncation_note
 from etude.sources.arrow_tables import check_table_name
@@ -199,7 +199,7 @@ class DataBroker:
 
     def _save(self, request: dict[str, Any]) -> dict[str, Any]:
         """Take a piece of a file. The last piece completes it."""
-        name = check_file_name(request.get("name"))
+        name = check_saved_file_name(request.get("name"))
         data = _piece(request, "etude.save(name, text or bytes)")
         if request.get("goes_on") and name not in self._saving:
             raise Invalid(f"The beginning of `{name}` is missing.", hint="Save the whole file again.")
@@ -248,7 +248,7 @@ class DataBroker:
             self.log.add(ArtifactCreated(artifact=artifact, step_id=self.step_id))
 
     def _load(self, name: object) -> tuple[dict[str, Any], int | None]:
-        data = self.files.get(check_file_name(name))
+        data = self.files.get(check_saved_file_name(name))
         if data is None:
             raise NotFound(f"There is no file `{name}` here.", hint="`etude.save` writes one.")
         # Shared memory cannot be empty.
@@ -260,7 +260,9 @@ class DataBroker:
         limits = lower_limits(access.limits, given)
         step_id, started = new_id("step"), time.perf_counter()
         if self.log is not None:
-            self.log.add(started_step(step_id, Query(access.name, sql, None, limits, params=params), self.step_id))
+            self.log.add(
+                started_query_step(step_id, Query(access.name, sql, None, limits, params=params), self.step_id)
+            )
             self.log.commit()
         # No longer than the cell may run: while the host waits for the source, it does not watch the cell's time.
         within = lower_limits(limits, {"timeout_s": max(left_s, 0.001), "bytes": access.memory})
@@ -268,20 +270,20 @@ class DataBroker:
             self._answer = access.ask(sql, within, params)
             if self.cancelled:
                 self._answer.cancel()
-            fds, schema = take_shared(self._answer)
+            fds, schema = take_shared_result(self._answer)
         except BaseException as error:
             if isinstance(error, LimitExceeded):
                 error = _explain_limit(error, limits, within)
             if isinstance(error, KeyboardInterrupt):
                 error = Cancelled("The query was cancelled.")
             if self.log is not None:
-                self.log.add(failed_step(step_id, error, (time.perf_counter() - started) * 1000))
+                self.log.add(failed_query_step(step_id, error, (time.perf_counter() - started) * 1000))
             self._calls.append(CellQuery(sql, problem=problem(error), params=params))
             raise error from None
         finally:
             answer, self._answer = self._answer, None
         assert answer is not None  # noqa: S101 - for the type checker: it is set here
-        info = describe_answer(answer, schema)
+        info = describe_query_result(answer, schema)
         self._calls.append(CellQuery(sql, info, params=params))
         number = len(self._calls)
         elapsed_ms = (time.perf_counter() - started) * 1000
@@ -348,7 +350,7 @@ class DataBroker:
             assert info is not None  # noqa: S101 - for the type checker: it has a result
             source = self._access.name if self._access else ""
             elapsed_ms = round(done.elapsed_ms, 3)
-            log.add(finished_step(done.step_id, source, info, done.answer, artifact, elapsed_ms))
+            log.add(finished_query_step(done.step_id, source, info, done.answer, artifact, elapsed_ms))
 
 
 def _piece(request: dict[str, Any], hint: str) -> bytes:
@@ -373,7 +375,7 @@ def _keep_result(log: RunLog, done: _Done, scratch: Path | None) -> Artifact:
     return artifact
 
 
-def take_shared(answer: ResultStream) -> tuple[list[int], Any]:
+def take_shared_result(answer: ResultStream) -> tuple[list[int], Any]:
     """Return a result in sealed shared memory: descriptors of its parts, each an Arrow stream, and the schema."""
     parts: list[int | bytes] = []
     answer.parts = parts
@@ -398,7 +400,7 @@ def _map(fds: list[int]) -> list[Any]:
     """Read batches from shared memory and close its descriptors."""
     import pyarrow as pa
 
-    mapped = [pa.py_buffer(wire.map_sealed(fd, os.fstat(fd).st_size)) for fd in fds]
+    mapped = [pa.py_buffer(wire.map_shared_memory(fd, os.fstat(fd).st_size)) for fd in fds]
     return [batch for part in mapped for batch in pa.ipc.open_stream(part)]
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from etude.cell_text import json_value
+from etude.cell_text import cell_to_json
 from etude.runtime.chart import CHART_BYTES, SCHEMA, read_chart
-from etude.tools.answer import is_vega
+from etude.tools.answer import is_vega_chart
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 ROWS = 5_000
 
 
-def build_chart(chart: Mapping[str, Any], result: Result | None, inline: bool) -> dict[str, Any] | None:
+def build_chosen_chart(chart: Mapping[str, Any], result: Result | None, inline: bool) -> dict[str, Any] | None:
     """Return the chart as Vega-Lite, or None if it loads data or is too large.
 
     A chart of the first shown result has no data of its own: every surface draws it with the rows of that result. With
     `inline`, the rows of `result` become part of the chart.
     """
-    spec = {k: v for k, v in chart.items() if k != "result"} if is_vega(chart) else _expand(chart, result)
+    spec = {k: v for k, v in chart.items() if k != "result"} if is_vega_chart(chart) else _expand(chart, result)
     own = "data" in spec and bool(spec["data"].get("values")) if isinstance(spec.get("data"), dict) else False
     if not own:
         spec.pop("data", None)
@@ -79,7 +79,7 @@ def _values(result: Result) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else json_value(value)
+    return float(value) if isinstance(value, Decimal) else cell_to_json(value)
 
 
 def _field(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from etude.cell_text import json_value
+from etude.cell_text import cell_to_json
 from etude.entities import Run
 from etude.errors import Invalid
 from etude.events import RunFinished
@@ -28,39 +28,41 @@ def run_code(run: Run, context: RecordedToolContext) -> RunFinished:
     code = run.text
     match run.kind:
         case "sql":
-            answer = describe_rows(context.sql(run.source, run.text))
+            answer = describe_code_rows(context.sql(run.source, run.text))
         case "plan":
             result = context.plan(run.source, run.text)
-            answer, code = describe_rows(result), result.sql
+            answer, code = describe_code_rows(result), result.sql
         case _:
-            answer = describe_output(context.python(run.text))
+            answer = describe_code_output(context.python(run.text))
     return RunFinished(result=context.result, artifact=context.artifact, answer=answer or None, code=code)
 
 
-def describe_rows(result: Result) -> str:
+def describe_code_rows(result: Result) -> str:
     """Return a line on a result: its only value, or how many rows and which columns it has."""
     names = [c.name for c in result.columns]
     if result.row_count == 1 and len(names) == 1:
         ((value,),) = itertools.islice(result.iter_rows(), 1)
-        return f"{_line(names[0])}: {_line(json_value(value))}"
+        return f"{_line(names[0])}: {_line(cell_to_json(value))}"
     more = ", ..." if len(names) > SHOWN_NAMES else ""
-    return f"{count_rows(result.row_count)}: {', '.join(map(_line, names[:SHOWN_NAMES]))}{more}."
+    return f"{phrase_row_count(result.row_count)}: {', '.join(map(_line, names[:SHOWN_NAMES]))}{more}."
 
 
-def describe_output(cell: Cell, stored: bool = True) -> str:
+def describe_code_output(cell: Cell, stored: bool = True) -> str:
     """Return what a cell printed and its value; of a table that is stored as the run's result only the shape."""
     import pyarrow as pa
 
     value = cell.text
     if stored and isinstance(cell.value, pa.Table):
-        value = f"{count_rows(cell.value.num_rows)}: {', '.join(map(_line, cell.value.column_names[:SHOWN_NAMES]))}."
+        value = (
+            f"{phrase_row_count(cell.value.num_rows)}: {', '.join(map(_line, cell.value.column_names[:SHOWN_NAMES]))}."
+        )
     text = "\n".join(filter(None, (cell.stdout.rstrip("\n"), value)))
     if len(text) <= CHARS:
         return text
     return f"{text[:CHARS]}\n[{len(text) - CHARS:,} more characters are in the record of the cell]"
 
 
-def count_rows(count: int) -> str:
+def phrase_row_count(count: int) -> str:
     """Return the number of rows in words."""
     return f"{count:,} row{'' if count == 1 else 's'}"
 

@@ -87,7 +87,7 @@ def converse(opening: Sequence[ConversationMessage], run: Run) -> list[Conversat
     return [*said, *_guidance(run.guidance, len(run.steps))]
 
 
-def without_calls(conversation: Sequence[ConversationMessage]) -> list[ConversationMessage]:
+def without_tool_calls(conversation: Sequence[ConversationMessage]) -> list[ConversationMessage]:
     """Return a conversation with its calls and their results as text: providers refuse calls without tools."""
     said: list[ConversationMessage] = []
     for message in conversation:

@@ -80,7 +80,7 @@ class Outcome:
     results: tuple[str, ...]
 
 
-def evaluate(expression: str, results: Mapping[str, ResultRows]) -> Outcome:
+def evaluate_expression(expression: str, results: Mapping[str, ResultRows]) -> Outcome:
     """Return the value of an expression; raises `Invalid` with a sentence that says what is wrong."""
     if len(expression) > MAX_CHARS:
         raise Invalid(f"an expression has at most {MAX_CHARS} characters; this one has {len(expression)}.")

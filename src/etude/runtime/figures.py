@@ -14,7 +14,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 from etude.entities import Figure
 from etude.errors import Invalid
-from etude.runtime.expression import ResultRows, Scalar, evaluate
+from etude.runtime.expression import ResultRows, Scalar, evaluate_expression
 
 OPEN, CLOSE = "{{", "}}"
 MAX_FIGURES = 300
@@ -85,16 +85,16 @@ def move_figures(figures: Sequence[Figure], text: str, changed: str) -> tuple[Fi
 
 def _fill(inside: str, results: Mapping[str, ResultRows]) -> tuple[str, Figure]:
     expression, _, sample = inside.partition("|")
-    outcome = evaluate(expression, results)
+    outcome = evaluate_expression(expression, results)
     if not outcome.results:
         raise Invalid("it uses no result; write a column of one, such as `r1.total[0]`.")
-    shown = write_value(outcome.value, sample.strip().strip("'\""))
+    shown = write_figure(outcome.value, sample.strip().strip("'\""))
     value = f"{outcome.value:f}" if isinstance(outcome.value, Decimal) else str(outcome.value)
     used = ", ".join(outcome.results)
     return shown, Figure(start=0, end=0, text=shown, value=value, result=used, expression=expression.strip())
 
 
-def write_value(value: Scalar, sample: str) -> str:
+def write_figure(value: Scalar, sample: str) -> str:
     """Return a value in the format of a sample; without one, with thousands separators and at most two decimals."""
     if not isinstance(value, Decimal):
         return _write_text(value)

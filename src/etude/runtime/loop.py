@@ -1,4 +1,4 @@
-"""The loop of an agent: think, act, look, until there is an answer. Each move is on record before the next begins.
+"""The loop of an agent: think, act, look, until there is an answer or no budget. Each move is recorded before the next.
 
 The next move follows from the record alone (`next_move`), so a run can stop after any move and continue in another
 process.
@@ -42,13 +42,13 @@ from etude.runtime.conversation import (
     converse,
     ended_by_budget,
     next_move,
-    without_calls,
+    without_tool_calls,
 )
-from etude.runtime.query import RunLog, error_key, failed_step, ms_since
-from etude.runtime.tool_context import RunResources, rows_read, without_settings
+from etude.runtime.query import RunLog, failed_query_step, ms_since, query_error_key
+from etude.runtime.tool_context import RunResources, rows_read, without_settings_advice
 from etude.runtime.writer import TextWriter
-from etude.store.action import backoff
-from etude.tools.base import Tool, Waiting, describe_tool, parse_arguments
+from etude.store.action import action_backoff
+from etude.tools.base import Tool, Waiting, describe_tool, parse_tool_arguments
 
 SAME_CALL = 3
 """A run ends after this many equal calls that fail in the same way."""
@@ -91,7 +91,7 @@ class Paused(Exception):
     """The run stops here and may be resumed later."""
 
 
-def work(
+def run_loop(
     prepare: Callable[[], RunSetup],
     control: Control,
     log: RunLog,
@@ -153,7 +153,7 @@ def _is_result(step: Step) -> bool:
 def _converse(agent: RunSetup, control: Control, log: RunLog) -> None:
     """Make moves until the run has its answer."""
     try:
-        with _deadline(max(agent.budget.wall_s - worked_s(log.run), 0.0), agent.budget.wall_s, control):
+        with _deadline(max(agent.budget.wall_s - seconds_worked(log.run), 0.0), agent.budget.wall_s, control):
             while not _move(agent, control, log):
                 pass
     except _BudgetSpent as spent:
@@ -173,7 +173,7 @@ def _move(agent: RunSetup, control: Control, log: RunLog) -> bool:
     match next_move(run):
         case Think():
             if not ended_by_budget(run):
-                check_budget(agent.budget, run)
+                check_run_budget(agent.budget, run)
             _interruptible(control, log, lambda: _think(agent, control, log, run))
         case Act() as move:
             _interruptible(control, log, lambda: _act(agent, control, log, move))
@@ -183,7 +183,7 @@ def _move(agent: RunSetup, control: Control, log: RunLog) -> bool:
             if isinstance(event, RunFinished):
                 return control.close() and log.finish(event)
             if ended_by_budget(run):
-                check_budget(agent.budget, run)
+                check_run_budget(agent.budget, run)
                 raise _BudgetSpent(event.text, limit="last_turn")
             log.add(event)
             log.commit()
@@ -221,17 +221,17 @@ def _think(agent: RunSetup, control: Control, log: RunLog, run: Run) -> None:
     conversation = converse(agent.opening, run)
     specs = [describe_tool(type(tool)) for name, tool in agent.tools.items() if name not in agent.hidden]
     if ended_by_budget(run):
-        conversation, specs = without_calls(conversation), []
+        conversation, specs = without_tool_calls(conversation), []
     request = ModelRequest(conversation, specs, on_restart=writer.restart)
     try:
         reply = _respond(agent.model, request, writer, control, log)
-        turn = reply.turn.model_copy(update={"text": storable(reply.turn.text)})
+        turn = reply.turn.model_copy(update={"text": storable_model_text(reply.turn.text)})
         if ended_by_budget(run) and turn.calls:
             turn = Turn(text=turn.text or _written_answer(turn))
             if _is_empty(turn):
                 raise ModelError(f"`{agent.model.name}` calls tools in its last turn.")
     except BaseException as error:
-        log.add(failed_step(step_id, error, ms_since(started)))
+        log.add(failed_query_step(step_id, error, ms_since(started)))
         raise
     writer.flush()
     log.add(StepFinished(step_id=step_id, outcome="ok", turn=turn, usage=reply.usage, elapsed_ms=ms_since(started)))
@@ -275,21 +275,21 @@ def _act(agent: RunSetup, control: Control, log: RunLog, move: Act) -> None:
     context = agent.resources.context_for(log, step_id, control.step)
     try:
         tool = find_tool(agent.tools, move.call.name)
-        arguments = parse_arguments(tool, move.call.arguments)
+        arguments = parse_tool_arguments(tool, move.call.arguments)
         shown = _outlast(control, log, lambda: tool.use(context, arguments))
     except Waiting as waiting:
         waiting.step_id = step_id  # it stays open until the person has answered
         raise
     except EtudeError as error:
-        end = failed_step(step_id, error, ms_since(started))
+        end = failed_query_step(step_id, error, ms_since(started))
         if isinstance(error, _OURS):
             log.add(end)
             raise
         # The message may quote data, which must not look like words of etude.
-        told = context.quote(without_settings(f"{error.message}\n{error.hint}".strip()))
+        told = context.quote(without_settings_advice(f"{error.message}\n{error.hint}".strip()))
         log.add(end.model_copy(update={"shown": f"It failed:\n{told}"}))
     except BaseException as error:
-        log.add(failed_step(step_id, error, ms_since(started)))
+        log.add(failed_query_step(step_id, error, ms_since(started)))
         raise
     else:
         log.add(
@@ -316,7 +316,7 @@ def _outlast(control: Control, log: RunLog, attempt: Callable[[], T], undo: Call
             return attempt()
         except _OUTAGES:
             failures += 1
-            wait = backoff(failures)
+            wait = action_backoff(failures)
             if time.monotonic() + wait > until or not log.run.usage.tokens_in + log.run.usage.tokens_out:
                 raise
         undo()
@@ -346,7 +346,7 @@ def _open_step(log: RunLog, move: Act) -> str:
     return step_id
 
 
-def storable(text: str) -> str:
+def storable_model_text(text: str) -> str:
     """Return what a model wrote, without characters that no database stores."""
     return text.replace("\0", "").encode(errors="replace").decode()
 
@@ -358,13 +358,13 @@ def find_tool(tools: Mapping[str, Tool], name: str) -> Tool:
     return tools[name]
 
 
-def check_budget(budget: Budget, run: Run) -> None:
+def check_run_budget(budget: Budget, run: Run) -> None:
     """Raise `LimitExceeded` if the run has used up its budget."""
     turns = sum(s.kind == "model" and s.turn is not None for s in run.steps)
     rows = rows_read(run)
     used: dict[str, tuple[float, float]] = {
         "steps": (turns, budget.steps),
-        "wall_s": (worked_s(run), budget.wall_s),
+        "wall_s": (seconds_worked(run), budget.wall_s),
         "tokens": (run.usage.tokens_in + run.usage.tokens_out, budget.tokens),
         "cost_usd": (run.usage.cost_usd, budget.cost_usd),
         "rows": (rows, budget.rows),
@@ -379,7 +379,7 @@ def check_budget(budget: Budget, run: Run) -> None:
             )
 
 
-def worked_s(run: Run) -> float:
+def seconds_worked(run: Run) -> float:
     """Return the seconds of all moves, without the time in which the run waited or was paused."""
     return sum((s.elapsed_ms or 0.0) / 1000 for s in run.steps if s.kind in ("model", "tool"))
 
@@ -425,5 +425,5 @@ def _stop_repeating(run: Run) -> None:
             f"`{last.code}` failed {max(len(same), len(failed))} times in the same way: {detail}",
             hint=str((last.error or {}).get("hint") or "Ask differently, or use another model."),
             limit="repeated_failure",
-            error_key=last.error_key or error_key(last.error or {"code": "internal"}),
+            error_key=last.error_key or query_error_key(last.error or {"code": "internal"}),
         )

@@ -35,18 +35,18 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.runtime.broker import CellQuery, DataBroker, SourceAccess
-from etude.runtime.code import describe_output
+from etude.runtime.code import describe_code_output
 from etude.runtime.query import (
     CELL,
     RunLog,
     RunStorage,
-    error_key,
-    failed_step,
+    failed_query_step,
+    query_error_key,
 )
-from etude.runtime.script import write_script
+from etude.runtime.script import write_cells_script
 from etude.runtime.thread import thread_runs
-from etude.sessions.base import Cell, Output, let_go_of_displays
-from etude.sessions.policy import Policy, check_policy
+from etude.sessions.base import Cell, Output, drop_old_displays
+from etude.sessions.policy import Policy, check_code_policy
 from etude.sessions.session import Session
 
 HISTORY = 32
@@ -185,7 +185,7 @@ class Notebook:
         log = self._begin(code) if log is None else self._begin_step(log, code, parent)
         try:
             if self._policy is not None:
-                check_policy(code, self._policy)
+                check_code_policy(code, self._policy)
         except Refused as refusal:
             cell = _refused(len(self.history) + 1, code, refusal)
         else:
@@ -253,7 +253,7 @@ class Notebook:
         self._data.settle(log)
         if log is None:
             return
-        log.add(failed_step(self._data.step_id, error, round(elapsed_ms, 3)))
+        log.add(failed_query_step(self._data.step_id, error, round(elapsed_ms, 3)))
         if own:
             with contextlib.suppress(type(error)), log.closing():
                 raise error
@@ -265,13 +265,13 @@ class Notebook:
             old = len(self.history) - HISTORY - 1
             self.history[old] = self.history[old].without_contents()
         if cell.display:
-            let_go_of_displays(self.history)
+            drop_old_displays(self.history)
 
     def _end_step(self, log: RunLog, cell: Cell) -> None:
         shown = {"stdout": cell.stdout, "stderr": cell.stderr, "text": cell.text, "error": cell.error}
         body = json.dumps({"outcome": cell.outcome, "notes": cell.notes} | shown).encode()
         artifact = log.objects.put(body, CELL)
-        error = None if cell.ok else as_problem(cell)
+        error = None if cell.ok else cell_as_problem(cell)
         log.add(
             ArtifactCreated(artifact=artifact, step_id=self._data.step_id),
             StepFinished(
@@ -279,7 +279,7 @@ class Notebook:
                 outcome=_OUTCOMES[cell.outcome],
                 artifact=artifact,
                 error=error,
-                error_key=error_key(error) if error else None,
+                error_key=query_error_key(error) if error else None,
                 elapsed_ms=round(cell.elapsed_ms, 3),
             ),
             *(Note(text=note, step_id=self._data.step_id) for note in cell.notes),
@@ -287,9 +287,9 @@ class Notebook:
 
     def _end(self, log: RunLog, cell: Cell) -> None:
         if cell.ok:
-            log.add(RunFinished(answer=describe_output(cell, stored=False) or None))
+            log.add(RunFinished(answer=describe_code_output(cell, stored=False) or None))
         else:
-            log.add(RunCancelled() if cell.outcome == "interrupted" else RunFailed(error=as_problem(cell)))
+            log.add(RunCancelled() if cell.outcome == "interrupted" else RunFailed(error=cell_as_problem(cell)))
         log.commit()
 
     def interrupt(self) -> None:
@@ -371,7 +371,7 @@ class Notebook:
 
     def script(self, failed: Literal["omit", "comment"] = "omit") -> str:
         """Return the executed cells as one file that runs alone; `$ETUDE_SOURCE` names its source."""
-        return write_script(self.history, failed)
+        return write_cells_script(self.history, failed)
 
     def close(self) -> None:
         """End the interpreter, and delete the tables that it registered."""
@@ -395,7 +395,7 @@ def _load_cells(storage: RunStorage, thread_id: str) -> list[tuple[str, _Recorde
     return [(run_id, recorded) for (_, run_id, _), recorded in found]
 
 
-def queries_of(run: Run, cell: Step) -> list[CellQuery]:
+def cell_queries(run: Run, cell: Step) -> list[CellQuery]:
     """Return the recorded queries of a cell, to answer them again."""
     asked = (s for s in run.steps if s.kind == "sql" and s.parent == cell.id)
     return [
@@ -410,7 +410,7 @@ def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]
     for position, cell in enumerate(run.steps):
         # A cell that was cut off when its process ended is run again by the worker that continues the run.
         if cell.kind == "python" and cell.outcome in ("ok", "error") and cell.error_key != INTERRUPTED:
-            calls = queries_of(run, cell)
+            calls = cell_queries(run, cell)
             yield (
                 (cell.started_at, run.id, position),
                 _Recorded(cell.code, cell.outcome == "ok", calls, cell.elapsed_ms or 0.0),
@@ -419,7 +419,10 @@ def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]
 
 def _describe_missing(cell: Cell, alive: bool) -> str:
     lost = "what it set is missing" if alive else "what it and those before it set is missing"
-    return f"The session was brought back, but cell {cell.id} failed this time ({as_problem(cell)['detail']}): {lost}."
+    return (
+        f"The session was brought back, but cell {cell.id} failed this time "
+        f"({cell_as_problem(cell)['detail']}): {lost}."
+    )
 
 
 def _refused(number: int, code: str, refusal: Refused) -> Cell:
@@ -428,7 +431,7 @@ def _refused(number: int, code: str, refusal: Refused) -> Cell:
     return Cell(id=number, code=code, outcome="refused", error=shown, notes=(refusal.hint,))
 
 
-def as_problem(cell: Cell) -> dict[str, Any]:
+def cell_as_problem(cell: Cell) -> dict[str, Any]:
     """Return why a cell failed, in the shape of `errors.problem`."""
     error = cell.error or {}
     inner = error.get("problem")

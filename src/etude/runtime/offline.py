@@ -24,16 +24,16 @@ from etude.entities import Catalog, Run, ToolCall, Turn, Usage
 from etude.errors import NotUnderstood, from_problem
 from etude.models.base import Model, ModelReply, ModelRequest
 from etude.offline.answer_sentence import write_sentence
-from etude.offline.deadline import OutOfTime, within
+from etude.offline.deadline import OutOfTime, within_deadline
 from etude.offline.namesakes import find_namesakes
 from etude.offline.phrase_index import Hit, phrase_index_of
-from etude.offline.result_check import doubt_result, settle_choices
+from etude.offline.result_check import doubt_result, settle_choices_by_result
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
-from etude.offline.value_search import look_up
+from etude.offline.value_search import look_up_values
 from etude.offline.vocabulary import Vocabulary, vocabulary_from_json
 from etude.offline.vocabulary_build import build_vocabulary
 from etude.playbook import Definition, apply_definitions
-from etude.runtime.answer import Read, read_table
+from etude.runtime.answer import Read, read_answer_table
 from etude.runtime.thread import thread_runs
 from etude.runtime.tool_context import RunResources
 from etude.store.base import Store
@@ -95,7 +95,7 @@ class OfflineModel(Model):
                 )
                 raise NotUnderstood(reason, hint=hint, suggestions=list(nearest))
             case Clarification(ask=question, choices=choices):
-                if same := settle_choices(meant, lambda sql: self._rows(dataset, sql, cancel)):
+                if same := settle_choices_by_result(meant, lambda sql: self._rows(dataset, sql, cancel)):
                     return self._turn(run, dataset, same, cancel)
                 arguments = {"question": question, "choices": [c.label for c in choices]}
                 return _call("ask_user", arguments, "")
@@ -108,7 +108,7 @@ class OfflineModel(Model):
                 failed = next((s for s in run.steps if s.error is not None and s.shown is not None), None)
                 if failed is not None and failed.error is not None:
                     raise from_problem(failed.error)
-                result = read_table(run, self._read)
+                result = read_answer_table(run, self._read)
                 if result is None:
                     body = plan.model_dump(mode="json", exclude_none=True, by_alias=True)
                     said = " ".join((reading, *meant.reasons))
@@ -139,7 +139,7 @@ class OfflineModel(Model):
         vocabulary = self.vocabulary(dataset, cancel)
         definitions = self._define(dataset)
         previous: Understanding | None = None
-        with _THINKING.turn(cancel), within(math.inf, cancel):
+        with _THINKING.turn(cancel), within_deadline(math.inf, cancel):
             # Built once for all questions, so it does not count toward the time of this one.
             phrase_index_of(vocabulary)
         for earlier in self._earlier(run):
@@ -160,7 +160,7 @@ class OfflineModel(Model):
         values: Values = {}
         for again in (False, True):
             try:
-                with _THINKING.turn(cancel), within(READ_S, cancel):
+                with _THINKING.turn(cancel), within_deadline(READ_S, cancel):
                     meant = _read_run(run, vocabulary, previous, definitions, values)
             except OutOfTime as error:
                 raise NotUnderstood(
@@ -170,7 +170,7 @@ class OfflineModel(Model):
                 ) from None
             if again or not isinstance(meant, Refusal) or not meant.unexplained:
                 break
-            values = look_up(meant.unexplained, vocabulary, lambda sql: self._rows(dataset, sql, cancel))
+            values = look_up_values(meant.unexplained, vocabulary, lambda sql: self._rows(dataset, sql, cancel))
             if not values:
                 break
         return meant
@@ -189,7 +189,7 @@ class OfflineModel(Model):
         source = self._resources.fingerprints[dataset]
         path = self._cache / f"{_fingerprint(catalog, source)}.json"
         lasting = all(table.fingerprint for table in catalog.tables)
-        with _turns_of(path).turn(cancel), within(math.inf, cancel):
+        with _turns_of(path).turn(cancel), within_deadline(math.inf, cancel):
             made = path.stat().st_mtime if path.is_file() else None
             if made is not None and (lasting or time.time() - made < FRESH_S):
                 return _load(source, path, made)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from etude.errors import Conflict
 from etude.ids import new_id
-from etude.runtime.query_record import PARQUET, Json, collect, finished_step, started_step
-from etude.store.artifact_folder import put_in_folder
+from etude.runtime.query_record import PARQUET, Json, collect_query_result, finished_step_record, started_step_record
+from etude.store.artifact_folder import put_artifact
 from etude.store.base import RunRow, Store
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class PlainRecord:
     objects: Path
 
 
-def run_plain(
+def run_plain_query(
     sql: str,
     source: str,
     location: str,
@@ -61,7 +61,7 @@ def run_plain(
 ) -> Result:
     """Run a query and return its result, as `query.run_query`. With a record it is a recorded run, also if it fails."""
     if record is None:
-        return collect(ask(False), scratch, _describe)[0]
+        return collect_query_result(ask(False), scratch, _describe)[0]
     run_id, step_id, begun = new_id("run"), new_id("step"), datetime.now(UTC)
     worker = record.store.worker_id
     row = RunRow(run_id, "sql", sql, source, None, None, worker, "running", 3, begun, begun)
@@ -70,13 +70,13 @@ def run_plain(
         [
             {"type": "run.queued", "kind": "sql", "text": sql, "source": source, "location": location},
             {"type": "run.started", "worker": worker},
-            started_step(step_id, sql, source, limits),
+            started_step_record(step_id, sql, source, limits),
         ],
     )
     started = time.perf_counter()
     try:
         answer = ask(True)
-        result, spool = collect(answer, scratch, _describe)
+        result, spool = collect_query_result(answer, scratch, _describe)
         artifact = _keep(record, spool.parquet())
     except BaseException as error:
         _fail(record, run_id, step_id, error, started)
@@ -86,7 +86,7 @@ def run_plain(
     elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
     events = [
         {"type": "artifact.created", "artifact": artifact, "step_id": step_id},
-        finished_step(step_id, source, info, answer, artifact, elapsed_ms),
+        finished_step_record(step_id, source, info, answer, artifact, elapsed_ms),
         *({"type": "note", "text": note, "step_id": step_id} for note in result.notes),
         {"type": "run.finished", "result": info, "artifact": artifact},
     ]
@@ -122,7 +122,7 @@ def _as_json(info: PlainInfo) -> Json:
 
 def _keep(record: PlainRecord, data: bytes | Path) -> Json:
     try:
-        written = put_in_folder(record.objects, data)
+        written = put_artifact(record.objects, data)
     except OSError:
         from etude.store.objects import Objects
 
@@ -144,11 +144,11 @@ def _finish(record: PlainRecord, row: RunRow, events: list[Json], artifacts: dic
 
 def _fail(record: PlainRecord, run_id: str, step_id: str, error: BaseException, started: float) -> None:
     """Record the end of a run that failed or was cancelled."""
-    from etude.runtime.query import failed_step, ms_since
+    from etude.runtime.query import failed_query_step, ms_since
 
     log = _log_of(record, run_id)
     with log.closing():
-        log.add(failed_step(step_id, error, ms_since(started)))
+        log.add(failed_query_step(step_id, error, ms_since(started)))
         raise error
 
 

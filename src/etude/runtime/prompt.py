@@ -13,8 +13,8 @@ from datetime import datetime
 
 from etude.entities import Catalog, Entity, Message, Run, Table, Turn
 from etude.models.base import AssistantMessage, ConversationMessage, SystemMessage, UserMessage
-from etude.runtime.tool_context import RunResources, quote_as
-from etude.tools.result_text import cut, show_table
+from etude.runtime.tool_context import RunResources, quote_tool_text
+from etude.tools.result_text import cut_result_text, show_table_to_model
 from etude.tools.table_ranking import rank_tables
 
 OPENING = "application/vnd.etude.opening+json"
@@ -89,14 +89,14 @@ def _shared(catalogs: Sequence[Catalog], packages: Sequence[str]) -> UserMessage
     known = "\n\n".join(describe_schema(catalog, chars)[0] for catalog in catalogs)
     # The word depends on the text alone, so that it is the same in every thread. No text contains its own hash.
     word = hashlib.sha256(known.encode()).hexdigest()[:8]
-    parts = [f"Datasets. {SCHEMA_NOTE}\n{quote_as(word, known)}"]
+    parts = [f"Datasets. {SCHEMA_NOTE}\n{quote_tool_text(word, known)}"]
     if packages:
         parts.append(f"Python has {', '.join(packages)}.")
     return UserMessage(text="\n".join(parts), shared=True)
 
 
 def _turn(message: Message, computed: frozenset[str], resources: RunResources) -> ConversationMessage:
-    text = cut(message.text, MESSAGE_CHARS)
+    text = cut_result_text(message.text, MESSAGE_CHARS)
     if message.role == "user":
         return UserMessage(text=text)
     # The output of code repeats values of the data, so it is marked; a model's own answer is its own turn.
@@ -115,10 +115,12 @@ def _own(
     chars = SCHEMA_CHARS // max(len(catalogs), 1)
     partly = [catalog for catalog in catalogs if not describe_schema(catalog, chars)[1]]
     if partly:
-        best = "\n\n".join(describe_chosen(c, resources.rank(c, question), CHOSEN_CHARS // len(partly)) for c in partly)
+        best = "\n\n".join(
+            describe_chosen_tables(c, resources.rank(c, question), CHOSEN_CHARS // len(partly)) for c in partly
+        )
         parts.append(f"Tables that may fit:\n{resources.quote(best)}")
     if earlier.last is not None:
-        parts.append(f"The latest run of this conversation:\n{resources.quote(describe_run(earlier.last))}")
+        parts.append(f"The latest run of this conversation:\n{resources.quote(describe_earlier_run(earlier.last))}")
     if earlier.lessons:
         parts.append("Approved playbooks for questions like this:\n" + "\n\n".join(earlier.lessons))
     if earlier.example:
@@ -133,10 +135,10 @@ def describe_schema(catalog: Catalog, chars: int) -> tuple[str, bool]:
     """Describe all tables in the order of their names, in as much detail as fits; return whether it is all."""
     tables = sorted(catalog.tables, key=lambda t: t.name)
     head = f"dataset {catalog.source} (SQL dialect {catalog.dialect}, {len(tables)} tables)"
-    whole = "\n".join([head, *(show_table(t) for t in tables)])
+    whole = "\n".join([head, *(show_table_to_model(t) for t in tables)])
     if len(whole) <= chars:
         return whole, True
-    plain = "\n".join([head, *(show_table(_without_comments(t)) for t in tables)])
+    plain = "\n".join([head, *(show_table_to_model(_without_comments(t)) for t in tables)])
     if len(plain) <= chars:
         return plain, False
     lines, room = [head], chars - sum(len(t.name) + 2 for t in tables)
@@ -145,7 +147,7 @@ def describe_schema(catalog: Catalog, chars: int) -> tuple[str, bool]:
         room -= len(columns) - len(table.name)
         if room < 0:
             rest = ", ".join(t.name for t in tables[number:])
-            return "\n".join([*lines, f"further tables: {cut(rest, chars)}"]), False
+            return "\n".join([*lines, f"further tables: {cut_result_text(rest, chars)}"]), False
         lines.append(columns)
     return "\n".join(lines), False
 
@@ -155,7 +157,7 @@ def _without_comments(table: Table) -> Table:
     return table.model_copy(update={"columns": columns, "comment": None, "notes": ()})
 
 
-def describe_chosen(catalog: Catalog, tables: Sequence[Table], chars: int) -> str:
+def describe_chosen_tables(catalog: Catalog, tables: Sequence[Table], chars: int) -> str:
     """Describe the tables that fit the question best, which come first, in full: as many as fit but at least one."""
     shown = _fitting(tables, chars)
     return "\n".join([f"dataset {catalog.source}", *shown])
@@ -168,7 +170,7 @@ def describe_catalog(catalog: Catalog, question: str, chars: int) -> str:
     lines = [f"dataset {catalog.source} (SQL dialect {catalog.dialect}, {len(catalog.tables)} tables)", *shown]
     rest = ", ".join(t.name for t in tables[len(shown) :])
     if rest:
-        lines.append(f"further tables: {cut(rest, NAMES_CHARS)}")
+        lines.append(f"further tables: {cut_result_text(rest, NAMES_CHARS)}")
     return "\n\n".join(lines)
 
 
@@ -177,22 +179,22 @@ def _fitting(tables: Sequence[Table], chars: int) -> list[str]:
     shown: list[str] = []
     used = 0
     for table in tables:
-        text = show_table(table)
+        text = show_table_to_model(table)
         if shown and used + len(text) > chars:
             break
-        shown.append(cut(text, chars))
+        shown.append(cut_result_text(text, chars))
         used += len(text)
     return shown
 
 
-def describe_run(run: Run) -> str:
+def describe_earlier_run(run: Run) -> str:
     """Describe an earlier run for a follow-up question."""
-    lines = [f"question: {cut(run.text, 500)}"]
+    lines = [f"question: {cut_result_text(run.text, 500)}"]
     steps = [s for s in run.steps if s.kind in ("sql", "python") and s.outcome == "ok"]
     modes = [s.kind for s in steps]
     lines.append(f"mode: {', '.join(dict.fromkeys(modes)) or run.kind}")
     if run.result is not None:
         lines.append(f"rows: {run.result.row_count:,}")
         lines.append(f"columns: {', '.join(f'{c.name} {c.type}' for c in run.result.columns)}")
-    lines += [f"{s.kind}:\n{cut(s.code, 2000)}" for s in steps[-3:]]
+    lines += [f"{s.kind}:\n{cut_result_text(s.code, 2000)}" for s in steps[-3:]]
     return "\n".join(lines)

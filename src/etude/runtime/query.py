@@ -1,4 +1,4 @@
-"""One query as a run: recorded before it starts, then with everything that it read and returned."""
+"""One query as a run or a step: recorded before it starts, then with what it read and returned, or its error."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from etude.events import (
     StepStarted,
 )
 from etude.ids import new_id
-from etude.result import Result, describe
+from etude.result import Result, describe_columns
 from etude.runtime import query_record
-from etude.runtime.query_record import PARQUET, collect
+from etude.runtime.query_record import PARQUET, collect_query_result
 from etude.sources.parameters import Encoded
 from etude.sources.pool import ResultStream
 from etude.store.base import Store
@@ -70,10 +70,12 @@ class Query:
     """The path or URL of a source without a registered name."""
 
 
-def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunStorage | None, scratch: Path) -> Result:
+def run_query_as_run(
+    query: Query, ask: Callable[[bool], ResultStream], storage: RunStorage | None, scratch: Path
+) -> Result:
     """Run a query and return its result. With a storage it is a recorded run, also if it fails."""
     if storage is None:
-        return collect(ask(False), scratch, describe_answer)[0]
+        return collect_query_result(ask(False), scratch, describe_query_result)[0]
     log = RunLog(storage)
     log.add(
         RunQueued(
@@ -87,36 +89,36 @@ def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunSto
         RunStarted(worker=storage.store.worker_id),
     )
     with log.closing():
-        result, artifact = run_step(query, ask, log, scratch)
+        result, artifact = run_query_step(query, ask, log, scratch)
         log.add(RunFinished(result=result.info, artifact=artifact))
     return result
 
 
-def run_step(
+def run_query_step(
     query: Query, ask: Callable[[bool], ResultStream], log: RunLog, scratch: Path, parent: str | None = None
 ) -> tuple[Result, Artifact]:
     """Run a query as one step of a run. Its start is committed before it begins, its end with the log's next commit."""
     step_id, started = new_id("step"), time.perf_counter()
-    log.add(started_step(step_id, query, parent))
+    log.add(started_query_step(step_id, query, parent))
     log.commit()
     try:
         answer = ask(True)
-        result, spool = collect(answer, scratch, describe_answer)
+        result, spool = collect_query_result(answer, scratch, describe_query_result)
         artifact = log.objects.put(spool.parquet(), PARQUET)
     except BaseException as error:
-        log.add(failed_step(step_id, error, ms_since(started)))
+        log.add(failed_query_step(step_id, error, ms_since(started)))
         raise
     log.add(ArtifactCreated(artifact=artifact, step_id=step_id))
-    log.add(finished_step(step_id, query.source, result.info, answer, artifact, ms_since(started)))
+    log.add(finished_query_step(step_id, query.source, result.info, answer, artifact, ms_since(started)))
     log.add(*(Note(text=n, step_id=step_id) for n in result.notes))
     result.run_id = log.run_id
     return result, artifact
 
 
-def started_step(step_id: str, query: Query, parent: str | None = None) -> StepStarted:
+def started_query_step(step_id: str, query: Query, parent: str | None = None) -> StepStarted:
     """Return the start of a query, with everything that is needed to run it again."""
     return StepStarted.model_validate(
-        query_record.started_step(
+        query_record.started_step_record(
             step_id,
             query.sql,
             query.source,
@@ -129,14 +131,16 @@ def started_step(step_id: str, query: Query, parent: str | None = None) -> StepS
     )
 
 
-def finished_step(
+def finished_query_step(
     step_id: str, source: str, info: ResultInfo, answer: ResultStream, artifact: Artifact | None, elapsed_ms: float
 ) -> StepFinished:
     """Return the end of a query that succeeded: what it read, what it returned and what it cost."""
-    return StepFinished.model_validate(query_record.finished_step(step_id, source, info, answer, artifact, elapsed_ms))
+    return StepFinished.model_validate(
+        query_record.finished_step_record(step_id, source, info, answer, artifact, elapsed_ms)
+    )
 
 
-def failed_step(step_id: str, error: BaseException, elapsed_ms: float) -> StepFinished:
+def failed_query_step(step_id: str, error: BaseException, elapsed_ms: float) -> StepFinished:
     """Return the end of a query that failed."""
     body = problem(_as_error(error))
     estimate = body.get("estimate")
@@ -145,7 +149,7 @@ def failed_step(step_id: str, error: BaseException, elapsed_ms: float) -> StepFi
         outcome=_outcome(_as_error(error)),
         estimate=Estimate.model_validate(estimate) if estimate else None,
         error=body,
-        error_key=error_key(body),
+        error_key=query_error_key(body),
         elapsed_ms=elapsed_ms,
     )
 
@@ -155,11 +159,11 @@ def ms_since(started: float) -> float:
     return round((time.perf_counter() - started) * 1000, 3)
 
 
-def describe_answer(answer: ResultStream, schema: Any) -> ResultInfo:
+def describe_query_result(answer: ResultStream, schema: Any) -> ResultInfo:
     """Describe a result that was read to its end."""
     end = answer.end
     return ResultInfo(
-        columns=describe(schema, answer.types),
+        columns=describe_columns(schema, answer.types),
         row_count=end["row_count"],
         truncated=end["truncated"],
         bytes=end["bytes"],
@@ -296,11 +300,11 @@ def _outcome(error: BaseException) -> Outcome:
 _VALUES = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|\d[\d,.]*")
 
 
-def error_key(body: dict[str, Any]) -> str:
+def query_error_key(body: dict[str, Any]) -> str:
     """Return the error with its values masked: failures with equal keys are the same failure."""
-    return f"{body['code']}: {mask_values(str(body.get('detail', '')))}"[:200]
+    return f"{body['code']}: {mask_error_values(str(body.get('detail', '')))}"[:200]
 
 
-def mask_values(text: str) -> str:
+def mask_error_values(text: str) -> str:
     """Return a text with its quoted texts, names and numbers masked."""
     return _VALUES.sub("?", text)

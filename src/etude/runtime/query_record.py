@@ -23,7 +23,7 @@ Json = dict[str, Any]
 PARQUET = "application/vnd.apache.parquet"
 
 
-def started_step(
+def started_step_record(
     step_id: str,
     sql: str,
     source: str,
@@ -50,7 +50,9 @@ def started_step(
     }
 
 
-def finished_step(step_id: str, source: str, info: Any, answer: ResultStream, artifact: Any, elapsed_ms: float) -> Json:
+def finished_step_record(
+    step_id: str, source: str, info: Any, answer: ResultStream, artifact: Any, elapsed_ms: float
+) -> Json:
     """Return the end of a query that succeeded: what it read, what it returned and what it cost."""
     end = answer.end
     marks = end.get("fingerprints", {})
@@ -68,7 +70,7 @@ def finished_step(step_id: str, source: str, info: Any, answer: ResultStream, ar
     }
 
 
-def collect(
+def collect_query_result(
     answer: ResultStream, scratch: Path, describe: Callable[[ResultStream, Any], ResultInfo]
 ) -> tuple[Result, Spool]:
     """Read a result to its end; `describe` gets the answer and the schema of its batches."""

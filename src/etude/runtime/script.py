@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PREAMBLE = "import etude\n\ndb = etude.connect()\n"
 
 
-def write_script(cells: Iterable[Cell], failed: Literal["omit", "comment"]) -> str:
+def write_cells_script(cells: Iterable[Cell], failed: Literal["omit", "comment"]) -> str:
     """Return the cells that succeeded, after the connection. Failed cells are left out or become comments."""
     if failed not in ("omit", "comment"):
         raise Invalid(f"`failed={failed!r}` is not valid.", hint="Give 'omit' or 'comment'.")
@@ -30,10 +30,10 @@ def write_script(cells: Iterable[Cell], failed: Literal["omit", "comment"]) -> s
         elif failed == "comment":
             lines = [f"# cell {cell.id} did not run to its end ({cell.outcome})", *cell.code.splitlines()]
             codes.append("\n".join([lines[0], *(f"# {line}".rstrip() for line in lines[1:])]))
-    return join_cells(PREAMBLE, codes)
+    return join_cell_codes(PREAMBLE, codes)
 
 
-def join_cells(opening: str, codes: Iterable[str]) -> str:
+def join_cell_codes(opening: str, codes: Iterable[str]) -> str:
     """Return the code of cells as one file that begins with the opening."""
     parts, futures = [opening], set[str]()
     for number, each in enumerate(codes, 1):
@@ -45,14 +45,14 @@ def join_cells(opening: str, codes: Iterable[str]) -> str:
     return "\n".join(parts)
 
 
-def script_of(run: Run) -> str:
+def script_of_run(run: Run) -> str:
     """Return what a run computed as a Python file that runs alone."""
     code = run.code or (run.text if run.kind in ("sql", "python") else "")
     if run.kind == "plan" and run.code is None:
         code = next((s.code for s in run.steps if s.kind == "sql"), "")
     if not code:
         raise NotFound(f"Run `{run.id}` is {run.status} and computed nothing.", hint="Look at its events.")
-    opening = opening_of(run)
+    opening = script_opening(run)
     if code.startswith("import etude"):
         return code.replace(PREAMBLE, opening, 1)
     if run.kind == "python":
@@ -67,7 +67,7 @@ def script_of(run: Run) -> str:
     return f"{opening}\nprint(db.sql({code!r}{bound}))\n"
 
 
-def opening_of(run: Run) -> str:
+def script_opening(run: Run) -> str:
     """Return the first lines: they connect to the source of the run, unless `ETUDE_SOURCE` names another."""
     if run.location is None and run.source is None:
         return PREAMBLE

@@ -54,7 +54,7 @@ def thread_runs(store: Store, thread_id: str) -> list[str]:
     return [*came, *reversed(found)]
 
 
-def last_success(store: Store, thread_id: str, source: str | None, before: str) -> Run | None:
+def last_success_in_thread(store: Store, thread_id: str, source: str | None, before: str) -> Run | None:
     """Return the latest run of the thread on that source that succeeded."""
     for run_id in reversed(thread_runs(store, thread_id)):
         if run_id == before:

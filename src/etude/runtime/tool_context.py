@@ -28,11 +28,11 @@ from etude.errors import (
 )
 from etude.events import ArtifactCreated
 from etude.limits import lower_limits
-from etude.result import Result, describe, no_rows
-from etude.runtime.query import Query, RunLog, run_query, run_step
+from etude.result import Result, describe_columns, empty_result_batches
+from etude.runtime.query import Query, RunLog, run_query_as_run, run_query_step
 from etude.runtime.query_record import PARQUET
 from etude.sources.pool import ResultStream
-from etude.sources.query_hints import rewrite
+from etude.sources.query_hints import rewrite_for_dialect
 from etude.spool import Spool
 from etude.tools.table_ranking import rank_tables
 
@@ -53,12 +53,12 @@ _SETTINGS = re.compile(
 )
 
 
-def without_settings(text: str) -> str:
+def without_settings_advice(text: str) -> str:
     """Return the text of an error without the advice to change a setting, which a model cannot follow."""
     return _SETTINGS.sub("", text)
 
 
-def quote_as(word: str, text: str) -> str:
+def quote_tool_text(word: str, text: str) -> str:
     """Mark a text as data with tags that bear the word, which the text itself then does not contain."""
     while word in text:
         text = text.replace(word, "")
@@ -92,13 +92,13 @@ class RunResources:
 
     def quote(self, text: str) -> str:
         """Mark a text as data, so that the model does not take it for instructions."""
-        return quote_as(self.mark, text)
+        return quote_tool_text(self.mark, text)
 
     def query_unrecorded(self, source: str, sql: str, cancel: Cancellation) -> Result:
         """Run a query of etude's own, such as one for the values of a column, without a record."""
         answer = self.query(source, sql, self.limits, False)
         with cancel.stopping(answer.cancel):
-            return run_query(Query(source, sql, None, self.limits), lambda _: answer, None, self.scratch)
+            return run_query_as_run(Query(source, sql, None, self.limits), lambda _: answer, None, self.scratch)
 
     def context_for(self, log: RunLog, step_id: str | None, cancel: Cancellation) -> RecordedToolContext:
         """Return what the tool of one step can use."""
@@ -154,7 +154,7 @@ class RecordedToolContext:
                 return stream
 
             try:
-                result, artifact = run_step(query, start, self._log, self._resources.scratch, self._step_id)
+                result, artifact = run_query_step(query, start, self._log, self._resources.scratch, self._step_id)
             except (InvalidQuery, Refused) as error:
                 raise self._suggest(error, query) from None
             except LimitExceeded as error:
@@ -172,7 +172,7 @@ class RecordedToolContext:
         """Add to an error how the query is written in the dialect of its source, if that was found and it runs."""
         if isinstance(error, UnknownTable) or query.plan is not None:
             return error
-        for sql in rewrite(query.sql, self.catalog(query.source).dialect):
+        for sql in rewrite_for_dialect(query.sql, self.catalog(query.source).dialect):
             if self._runs(query.source, sql):
                 return type(error)(error.message, hint=f"{error.hint} This runs: {sql}".strip(), **error.details)
         return error
@@ -183,7 +183,7 @@ class RecordedToolContext:
         probe = Query(source, f"SELECT * FROM ({sql}) AS q LIMIT 0", None, within)
         with contextlib.suppress(EtudeError):
             stream = self._resources.query(source, probe.sql, within, False)
-            run_query(probe, lambda _: stream, None, self._resources.scratch)
+            run_query_as_run(probe, lambda _: stream, None, self._resources.scratch)
             return True
         return False
 
@@ -212,14 +212,14 @@ class RecordedToolContext:
                 self._log.add(ArtifactCreated(artifact=artifact, step_id=self._step_id))
         if isinstance(cell.value, pa.Table):
             self.artifact = self._store(cell.value)
-            columns = describe(cell.value.schema, [])
+            columns = describe_columns(cell.value.schema, [])
             self.result = ResultInfo(columns=columns, row_count=cell.value.num_rows, bytes=cell.value.nbytes)
             self._log.add(ArtifactCreated(artifact=self.artifact, step_id=self._step_id))
 
     def _store(self, table: Any) -> Artifact:
         spool = Spool(self._resources.scratch)
         try:
-            spool.take(table.to_batches() or no_rows(table.schema))
+            spool.take(table.to_batches() or empty_result_batches(table.schema))
             return self._log.objects.put(spool.parquet(), PARQUET)
         finally:
             spool.drop()

@@ -35,15 +35,15 @@ def make_document(
     id: str, kind: Kind, title: str, text: str, *, table: str = "", column: str = "", key: str = ""
 ) -> Document:
     """Return a document with the fingerprint of its text."""
-    return Document(id, kind, table, column, key, title, text, fingerprint_of(whole_text(title, text)))
+    return Document(id, kind, table, column, key, title, text, document_fingerprint(indexed_text(title, text)))
 
 
-def fingerprint_of(text: str) -> str:
+def document_fingerprint(text: str) -> str:
     """Return a hash of a text that is embedded and split into terms."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def whole_text(title: str, text: str) -> str:
+def indexed_text(title: str, text: str) -> str:
     """Return the text that is embedded and split into terms: a title that the text contains is not repeated."""
     return text if title in text else f"{title}\n{text}"
 
@@ -79,7 +79,7 @@ class OpenIndex(ABC):
         """Yield documents as Arrow batches with these columns; `vector` may be among them."""
 
 
-def arrow_schema(dimensions: int) -> Any:
+def index_schema(dimensions: int) -> Any:
     """Return the schema of stored documents; without dimensions they have no vectors."""
     import pyarrow as pa
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
-from etude.cell_text import json_value
+from etude.cell_text import cell_to_json
 from etude.entities import RunFilter
 from etude.errors import EtudeError, Invalid
 from etude.search.base import Document, make_document
@@ -73,7 +73,7 @@ def _usable_key(table: TableProfile) -> tuple[str, ...]:
     return key.columns if key is not None and usable and not masked & set(key.columns) else ()
 
 
-def describe_schema(profile: SourceProfile) -> Iterator[Document]:
+def schema_documents(profile: SourceProfile) -> Iterator[Document]:
     """Yield the tables and columns with their descriptions and frequent values."""
     for table in profile.tables:
         columns = ", ".join(_spaced(c.name) for c in table.columns)
@@ -97,7 +97,7 @@ def _spaced(name: str) -> str:
     return name.replace("_", " ").replace(".", " ")
 
 
-def read_rows(app: App, source: Source, table: str, columns: TextColumns, limits: Limits) -> Iterator[Document]:
+def row_documents(app: App, source: Source, table: str, columns: TextColumns, limits: Limits) -> Iterator[Document]:
     """Yield the rows of a table that have a text, each with its key; equal rows without a key become one document."""
     texts, key = columns.texts[table], columns.keys[table]
     if not texts:
@@ -110,10 +110,10 @@ def read_rows(app: App, source: Source, table: str, columns: TextColumns, limits
     seen: set[str] = set()
     for row in result.iter_rows():
         values = dict(zip(chosen, row))
-        text = row_text(values, texts)
+        text = row_document_text(values, texts)
         if not text:
             continue
-        shown = json.dumps({k: json_value(values[k]) for k in key}, ensure_ascii=False) if key else ""
+        shown = json.dumps({k: cell_to_json(values[k]) for k in key}, ensure_ascii=False) if key else ""
         title = next((str(values[c])[:TITLE] for c in texts if values[c] not in (None, "")), "")
         made = make_document("", "row", title, text, table=table, key=shown)
         made = made._replace(id=f"row:{table}:{shown or made.fingerprint}")
@@ -124,12 +124,12 @@ def read_rows(app: App, source: Source, table: str, columns: TextColumns, limits
         yield made
 
 
-def row_text(values: Mapping[str, Any], columns: Sequence[str]) -> str:
+def row_document_text(values: Mapping[str, Any], columns: Sequence[str]) -> str:
     """Return the text of a row: its texts, one on each line."""
     return "\n".join(str(values[c]) for c in columns if values.get(c) not in (None, ""))[:TEXT]
 
 
-def read_values(
+def value_documents(
     app: App, source: Source, profile: SourceProfile, columns: TextColumns, limits: Limits
 ) -> Iterator[Document]:
     """Yield the distinct values of columns in which values repeat, such as cities; a question can then name any."""
@@ -149,14 +149,14 @@ def read_values(
                     yield found._replace(id=f"value:{table.name}.{name}:{found.fingerprint}")
 
 
-def list_playbooks(app: App) -> Iterator[Document]:
+def playbook_documents(app: App) -> Iterator[Document]:
     """Yield the approved playbooks of the tenant."""
     for playbook in app.playbooks.approved():
         text = f"{playbook.description}\n{playbook.text}"[:TEXT]
         yield make_document(f"playbook:{playbook.name}", "playbook", playbook.name, text)
 
 
-def list_runs(app: App, source: Source) -> Iterator[Document]:
+def run_documents(app: App, source: Source) -> Iterator[Document]:
     """Yield the latest successful questions on a source; those on a file without a name are not told apart."""
     if not source.named:
         return

@@ -19,7 +19,7 @@ K1 = 1.2
 B = 0.75
 
 
-def write_index(objects: Objects, place: str, schema: Any, batches: Iterable[Any]) -> None:
+def write_exact_index(objects: Objects, place: str, schema: Any, batches: Iterable[Any]) -> None:
     """Store the documents at a place."""
     import pyarrow.parquet as pq
 
@@ -30,14 +30,14 @@ def write_index(objects: Objects, place: str, schema: Any, batches: Iterable[Any
     objects.write(f"{place}/{FILE}", file.getvalue(), "application/vnd.apache.parquet")
 
 
-def open_index(objects: Objects, place: str) -> ExactIndex:
+def open_exact_index(objects: Objects, place: str) -> ExactIndex:
     """Read an index; raise `NotFound` if it was removed in the meantime."""
     import pyarrow.parquet as pq
 
     return ExactIndex(pq.read_table(io.BytesIO(objects.read(f"{place}/{FILE}"))))
 
 
-def remove_index(objects: Objects, place: str) -> None:
+def remove_exact_index(objects: Objects, place: str) -> None:
     """Remove an index, if there is one."""
     objects.remove(f"{place}/{FILE}")
 
@@ -59,7 +59,7 @@ class ExactIndex(OpenIndex):
                 places.append(place)
                 counts.append(count)
         self._average = sum(self._lengths) / max(len(self._lengths), 1) or 1.0
-        self._matrix = vectors_of(table.column("vector")) if "vector" in table.column_names else None
+        self._matrix = stored_vectors(table.column("vector")) if "vector" in table.column_names else None
 
     @property
     def size(self) -> int:
@@ -108,11 +108,11 @@ class ExactIndex(OpenIndex):
         return Document(*(self._table.column(name)[place].as_py() for name in FIELDS))
 
 
-def vectors_of(column: Any) -> Any:
+def stored_vectors(column: Any) -> Any:
     """Return a column of vectors as a matrix, with zeros for null; pyarrow may have been loaded without numpy."""
-    from etude.search.embeddings.base import load_numpy
+    from etude.search.embeddings.base import load_numpy_for_embeddings
 
-    np = load_numpy()
+    np = load_numpy_for_embeddings()
     parts = []
     for chunk in getattr(column, "chunks", [column]):
         width = chunk.type.list_size

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from etude.errors import EtudeError, Invalid
 from etude.search.base import Document, make_document
-from etude.sources.files.discover import clean_name
-from etude.sources.files.document import is_document, read_parts
+from etude.sources.files.discover import clean_table_name
+from etude.sources.files.document import is_document, read_document_parts
 
 if TYPE_CHECKING:
     from etude.entities import Catalog
@@ -23,7 +23,7 @@ PASSAGE = 1_200
 """About as many characters a passage has; it ends with a paragraph, if one ends there."""
 
 
-def find_files(source: Source, catalog: Catalog | None) -> list[Path]:
+def find_document_files(source: Source, catalog: Catalog | None) -> list[Path]:
     """Return the documents in the folder of a source; links that lead out of it are not followed."""
     folder = Path(source.url)
     if source.kind != "files" or "://" in source.url or not folder.is_dir():
@@ -40,7 +40,7 @@ def find_files(source: Source, catalog: Catalog | None) -> list[Path]:
             if name.startswith(".") or not is_document(name):
                 continue
             inside = os.path.realpath(path).startswith(root.rstrip(os.sep) + os.sep)
-            delimited = path.suffix.lower() == ".txt" and (parent != root or clean_name(path.stem) in tables)
+            delimited = path.suffix.lower() == ".txt" and (parent != root or clean_table_name(path.stem) in tables)
             if inside and path.is_file() and not delimited:
                 found.append(path)
             if len(found) > FILES:
@@ -48,7 +48,7 @@ def find_files(source: Source, catalog: Catalog | None) -> list[Path]:
     return found
 
 
-def read_files(source: Source, paths: list[Path], notes: list[str]) -> Iterator[Document]:
+def read_document_files(source: Source, paths: list[Path], notes: list[str]) -> Iterator[Document]:
     """Yield the passages of documents; a note tells which files could not be read, and why."""
     root = Path(os.path.realpath(source.url))
     for path in paths:
@@ -67,7 +67,9 @@ def read_files(source: Source, paths: list[Path], notes: list[str]) -> Iterator[
 def _passages(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each passage with the heading that it stands under."""
     pages = path.suffix.lower() == ".pdf"
-    for number, (heading, parts) in enumerate(itertools.groupby(read_parts(str(path)), lambda part: part.heading), 1):
+    for number, (heading, parts) in enumerate(
+        itertools.groupby(read_document_parts(str(path)), lambda part: part.heading), 1
+    ):
         if pages:
             for page, part in enumerate(parts, number):
                 yield from ((f"page {page}", text) for text in _cut(part.text))

@@ -15,24 +15,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
-from etude.catalog.storage.profiles import data_fingerprint
+from etude.catalog.storage.profiles import profiled_data_fingerprint
 from etude.entities import Catalog, Limits, Table
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, Unavailable
 from etude.limits import change_limits
 from etude.search import exact, lance
-from etude.search.base import FIELDS, KINDS, Document, Mode, Only, OpenIndex, arrow_schema, whole_text
+from etude.search.base import FIELDS, KINDS, Document, Mode, Only, OpenIndex, index_schema, indexed_text
 from etude.search.documents import (
     TextColumns,
-    describe_schema,
-    list_playbooks,
-    list_runs,
-    read_rows,
-    read_values,
+    playbook_documents,
+    row_documents,
+    run_documents,
+    schema_documents,
+    value_documents,
 )
 from etude.search.embeddings import Embeddings, open_embeddings
-from etude.search.files import find_files, read_files
-from etude.search.publication import IndexManifest, Publication, check_backend
-from etude.search.ranking import Ranked, cut_snippet, fuse
+from etude.search.files import find_document_files, read_document_files
+from etude.search.publication import IndexManifest, Publication, check_index_backend
+from etude.search.ranking import Ranked, cut_snippet, fuse_ranks
 from etude.search.results import BuiltIndex, IndexInfo, RankPart, SearchHit, SearchPage, Why
 from etude.search.terms import query_terms, terms_of
 from etude.store.objects import Objects
@@ -84,10 +84,10 @@ class Indexes:
         """Return why LanceDB cannot use the store of indexes; an empty text if it can, or if it is not used."""
         settings = self._app.settings
         url = settings.search.store or settings.objects_url
-        if settings.search.backend == "exact" or not lance.is_installed() or "://" not in url:
+        if settings.search.backend == "exact" or not lance.is_lance_installed() or "://" not in url:
             return ""
         options = settings.search.store_options or settings.objects_options
-        return lance.check_store(Objects(url, **options), options)
+        return lance.check_lance_store(Objects(url, **options), options)
 
     # Building.
 
@@ -126,15 +126,15 @@ class Indexes:
             before, now = last.embeddings or "no embeddings", identity or "no embeddings"
             notes.append(f"The index was made with {before} and now has {now}, so all vectors were made again.")
         maker = _VectorMaker(model, self._old_vectors(publication, last, identity, rebuild))
-        schema = arrow_schema(maker.dimensions)
+        schema = index_schema(maker.dimensions)
         version = publication.new_version()
         place = publication.place(version)
         try:
             finished = _finish(batches, maker, schema, documents, tell)
             if backend == "lance":
-                lance.write_index(publication.objects, publication.options, place, schema, finished, documents)
+                lance.write_lance_index(publication.objects, publication.options, place, schema, finished, documents)
             else:
-                exact.write_index(publication.objects, place, schema, finished)
+                exact.write_exact_index(publication.objects, place, schema, finished)
         except BaseException:
             with suppress(EtudeError):
                 publication.remove_version(version)
@@ -148,7 +148,7 @@ class Indexes:
             kinds=dict(kinds),
             digest=digest,
             schema_fingerprint=catalog.fingerprint if catalog is not None else "",
-            data=data_fingerprint(catalog) if catalog is not None else "",
+            data=profiled_data_fingerprint(catalog) if catalog is not None else "",
             named=named,
             texts=chosen.texts,
             masked=chosen.masked,
@@ -166,7 +166,7 @@ class Indexes:
         try:
             catalog = self._app.catalog(source)
         except Invalid:
-            if not find_files(source, None):
+            if not find_document_files(source, None):
                 raise
             return None, SourceProfile(source=source.name, kind=source.kind, dialect="duckdb", fingerprint="")
         return catalog, self._app.profile(source)
@@ -181,19 +181,19 @@ class Indexes:
         tell: OnProgress,
     ) -> Iterator[Document]:
         limits = self._reading_limits()
-        yield from describe_schema(profile)
+        yield from schema_documents(profile)
         for number, table in enumerate(profile.tables):
             tell(f"reading {table.name}", 0.4 * number / len(profile.tables))
             if table.kind == "view":
                 continue  # its rows are those of tables
             try:
-                yield from read_rows(self._app, source, table.name, columns, limits)
+                yield from row_documents(self._app, source, table.name, columns, limits)
             except EtudeError as error:
                 raise type(error)(f"`{table.name}` cannot be indexed: {error.message}", hint=error.hint) from error
-        yield from read_values(self._app, source, profile, columns, limits) if catalog is not None else ()
-        yield from read_files(source, find_files(source, catalog), notes)
-        yield from list_playbooks(self._app)
-        yield from list_runs(self._app, source)
+        yield from value_documents(self._app, source, profile, columns, limits) if catalog is not None else ()
+        yield from read_document_files(source, find_document_files(source, catalog), notes)
+        yield from playbook_documents(self._app)
+        yield from run_documents(self._app, source)
 
     def _reading_limits(self) -> Limits:
         return change_limits(
@@ -227,9 +227,9 @@ class Indexes:
         settings = self._app.settings.search
         chosen = settings.backend
         if chosen == "auto":
-            chosen = "lance" if lance.is_installed() and documents > settings.exact else "exact"
-        if check_backend(chosen) == "lance" and publication.objects.folder is None:
-            trouble = lance.check_store(publication.objects, publication.options)
+            chosen = "lance" if lance.is_lance_installed() and documents > settings.exact else "exact"
+        if check_index_backend(chosen) == "lance" and publication.objects.folder is None:
+            trouble = lance.check_lance_store(publication.objects, publication.options)
             if trouble:
                 notes.append(f"{trouble} The index is an exact one, which is read into memory.")
                 return "exact"
@@ -252,7 +252,7 @@ class Indexes:
             return
         with suppress(NotFound, Unavailable):
             for batch in self._open(publication, last).batches(["fingerprint", "vector"], Only()):
-                yield batch.column("fingerprint").to_pylist(), exact.vectors_of(batch.column("vector"))
+                yield batch.column("fingerprint").to_pylist(), exact.stored_vectors(batch.column("vector"))
 
     # Opening.
 
@@ -276,10 +276,10 @@ class Indexes:
         place = publication.place(manifest.version)
         opened: OpenIndex
         if manifest.backend == "lance":
-            check_backend("lance")
-            opened = lance.open_index(publication.objects, publication.options, place)
+            check_index_backend("lance")
+            opened = lance.open_lance_index(publication.objects, publication.options, place)
         else:
-            opened = exact.open_index(publication.objects, place)
+            opened = exact.open_exact_index(publication.objects, place)
         with self._lock:
             self._opened[publication.root] = (manifest.version, opened)
             while len(self._opened) > OPEN:
@@ -309,8 +309,8 @@ class Indexes:
             known = self._schemas.get(source.name)
         if known is None or known[0] != key:
             model = self.embeddings if self.embeddings is not None and self.embeddings.quick else None
-            batches, _, _ = self._collect(describe_schema(profile), lambda _what, _share: None)
-            known = (key, make_in_memory(batches, model))
+            batches, _, _ = self._collect(schema_documents(profile), lambda _what, _share: None)
+            known = (key, make_index_in_memory(batches, model))
             with self._lock:
                 self._schemas[source.name] = known
         index = known[1]
@@ -423,8 +423,8 @@ class Indexes:
         words = self._pair.submit(index.by_words, asked.terms, most, only) if waits else None
         nearest = index.by_vector(self._vector(asked), most, only) if mode != "text" else []
         if words is not None:
-            return fuse(words.result(), nearest)
-        return fuse(index.by_words(asked.terms, most, only) if mode != "vector" and asked.terms else [], nearest)
+            return fuse_ranks(words.result(), nearest)
+        return fuse_ranks(index.by_words(asked.terms, most, only) if mode != "vector" and asked.terms else [], nearest)
 
     def _vector(self, asked: _Query) -> Any:
         if asked.vector is None:
@@ -461,7 +461,7 @@ class Indexes:
         if known is None or now - known[0] > FRESH_S:
             same = True
             with suppress(EtudeError):
-                same = data_fingerprint(self._app.catalog(source)) == manifest.data
+                same = profiled_data_fingerprint(self._app.catalog(source)) == manifest.data
             known = (now, same)
             self._fresh[manifest.version] = known
         return known[1]
@@ -496,9 +496,9 @@ class _VectorMaker:
         """Return the vectors as an Arrow array; None for a text without a meaning."""
         import pyarrow as pa
 
-        from etude.search.embeddings.base import load_numpy
+        from etude.search.embeddings.base import load_numpy_for_embeddings
 
-        np = load_numpy()
+        np = load_numpy_for_embeddings()
         assert self._model is not None  # noqa: S101 - called only if there are dimensions
         missing = {f: t for f, t in zip(fingerprints, texts) if f not in self._known}
         wanted = list(missing)
@@ -519,7 +519,7 @@ def _finish(batches: Sequence[Any], maker: _VectorMaker, schema: Any, count: int
     done = 0
     for batch in batches:
         titles, texts = batch.column("title").to_pylist(), batch.column("text").to_pylist()
-        whole = [whole_text(title, text) for title, text in zip(titles, texts)]
+        whole = [indexed_text(title, text) for title, text in zip(titles, texts)]
         columns = [*batch.columns, pa.array([" ".join(terms_of(text)) for text in whole], pa.string())]
         if maker.dimensions:
             columns.append(maker.make(batch.column("fingerprint").to_pylist(), whole))
@@ -528,12 +528,12 @@ def _finish(batches: Sequence[Any], maker: _VectorMaker, schema: Any, count: int
         tell(f"{done:,} of {count:,} documents indexed", 0.4 + 0.5 * done / max(count, 1))
 
 
-def make_in_memory(batches: Sequence[Any], model: Embeddings | None) -> exact.ExactIndex:
+def make_index_in_memory(batches: Sequence[Any], model: Embeddings | None) -> exact.ExactIndex:
     """Return an index of documents that is not stored."""
     import pyarrow as pa
 
     maker = _VectorMaker(model, iter(()))
-    schema = arrow_schema(maker.dimensions)
+    schema = index_schema(maker.dimensions)
     made = list(_finish(batches, maker, schema, 0, lambda _what, _share: None))
     return exact.ExactIndex(pa.Table.from_batches(made, schema))
 

@@ -20,12 +20,12 @@ PROBES = 24
 """Partitions that a search looks into; more find more and take longer."""
 
 
-def is_installed() -> bool:
+def is_lance_installed() -> bool:
     """True if LanceDB can be used."""
     return find_spec("lancedb") is not None and find_spec("numpy") is not None
 
 
-def write_index(
+def write_lance_index(
     objects: Objects, options: Mapping[str, str], place: str, schema: Any, batches: Iterable[Any], count: int
 ) -> None:
     """Store the documents at a place, with their indexes."""
@@ -51,7 +51,7 @@ def write_index(
             table.create_index("vector", config=IvfFlat(distance_type="cosine"))
 
 
-def open_index(objects: Objects, options: Mapping[str, str], place: str) -> LanceIndex:
+def open_lance_index(objects: Objects, options: Mapping[str, str], place: str) -> LanceIndex:
     """Open an index; raise `NotFound` if it was removed in the meantime."""
     with _translated(objects):
         try:
@@ -62,7 +62,7 @@ def open_index(objects: Objects, options: Mapping[str, str], place: str) -> Lanc
             raise
 
 
-def remove_index(objects: Objects, place: str) -> None:
+def remove_lance_index(objects: Objects, place: str) -> None:
     """Remove an index and all its files."""
     if objects.folder is not None:
         shutil.rmtree(objects.folder / place, ignore_errors=True)
@@ -71,7 +71,7 @@ def remove_index(objects: Objects, place: str) -> None:
         objects.remove(name)
 
 
-def check_store(objects: Objects, options: Mapping[str, str]) -> str:
+def check_lance_store(objects: Objects, options: Mapping[str, str]) -> str:
     """Return why LanceDB cannot use the store; an empty text if it can. A small table is written, read and removed."""
     import pyarrow as pa
 
@@ -86,7 +86,7 @@ def check_store(objects: Objects, options: Mapping[str, str]) -> str:
         return error.message
     finally:
         with contextlib.suppress(Unavailable):
-            remove_index(objects, place)
+            remove_lance_index(objects, place)
 
 
 def _connect(objects: Objects, options: Mapping[str, str], place: str) -> Any:

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from etude.catalog.measure.pii import mask_value
-from etude.cell_text import json_value
+from etude.cell_text import cell_to_json
 from etude.entities import Table
 from etude.errors import Invalid, LimitExceeded, NotFound, UnknownTable
 from etude.limits import change_limits
-from etude.search.base import Mode, Only, fingerprint_of
-from etude.search.documents import TextColumns, row_text
-from etude.search.exact import K1, B, vectors_of
+from etude.search.base import Mode, Only, document_fingerprint
+from etude.search.documents import TextColumns, row_document_text
+from etude.search.exact import K1, B, stored_vectors
 from etude.search.ranking import cut_snippet
 from etude.search.results import FacetValue, MatchedRow, MatchPage
 from etude.search.terms import query_terms, terms_of
@@ -110,7 +110,7 @@ class Matcher:
         total, most = 0, self._app.settings.search.candidates
         for rows in _chunks(self._rows(sql, most)):
             values = [dict(zip(names, row)) for row in rows]
-            scores = ranking.score([row_text(each, self._columns) for each in values])
+            scores = ranking.score([row_document_text(each, self._columns) for each in values])
             for row, each, score in zip(rows, values, scores):
                 if itself is not None and all(each[name] == value for name, value in itself.items()):
                     continue  # a row is not compared with itself
@@ -147,12 +147,12 @@ class Matcher:
         if not where or (isinstance(where, str) and not where.strip()):
             return f"SELECT {listed} FROM {quote_table(self._table.name, dialect)}", ""
         if isinstance(where, str):
-            condition = parse_condition(where, dialect)
+            condition = parse_match_condition(where, dialect)
             return f"SELECT {listed} FROM {quote_table(self._table.name, dialect)} WHERE ({condition})", condition
         filters = [where] if isinstance(where, Mapping) else list(where)
         plan = {"from": self._table.name, "select": [{"column": c.name} for c in self._table.columns], "where": filters}
         sql = self._app.compile(self._source, plan)[1]
-        return sql, describe_filters(filters)
+        return sql, describe_match_filters(filters)
 
     def _rows(self, sql: str, most: int) -> Iterator[tuple[Any, ...]]:
         limits = change_limits(self._app.settings.limits, {"rows": most})
@@ -194,7 +194,7 @@ class Matcher:
                 hint="Give the key of one row.",
             )
         values = dict(zip(columns, rows[0]))
-        return row_text(values, self._columns), {name: values[name] for name in names}
+        return row_document_text(values, self._columns), {name: values[name] for name in names}
 
     def _any_column(self, name: str) -> str:
         found = next((c.name for c in self._table.columns if c.name.lower() == name.lower()), None)
@@ -213,12 +213,12 @@ class Matcher:
         if self._open is not None and self._open[0].embeddings == model.identity:
             only = Only(("row",), (self._table.name,))
             for batch in self._open[1].batches(["fingerprint", "vector"], only):
-                known |= zip(batch.column("fingerprint").to_pylist(), vectors_of(batch.column("vector")))
+                known |= zip(batch.column("fingerprint").to_pylist(), stored_vectors(batch.column("vector")))
         return _VectorRanking(text, model, known)
 
     def _matched(self, row: Mapping[str, Any], score: float, where: str, text: str, ranking: _Ranking) -> MatchedRow:
         column, similarity = ranking.nearest_column(row, self._columns)
-        terms = cut_snippet(row_text(row, self._columns), query_terms(text)).terms
+        terms = cut_snippet(row_document_text(row, self._columns), query_terms(text)).terms
         said = f"{similarity:.2f} similar in {column}" if ranking.mode == "vector" else ""
         if ranking.mode == "text":
             said = f"contains {', '.join(terms)}" if terms else "contains none of the words"
@@ -228,7 +228,7 @@ class Matcher:
 
     def _shown(self, name: str, value: Any) -> Any:
         kind = self._masked.get(name)
-        plain = json_value(value)
+        plain = cell_to_json(value)
         if kind is None or plain is None:
             return plain
         return mask_value(kind, plain if isinstance(plain, str | int | float | bool) else str(plain))
@@ -261,10 +261,10 @@ class _VectorRanking(_Ranking):
         self.notes = []
 
     def score(self, texts: Sequence[str]) -> list[float]:
-        from etude.search.embeddings.base import load_numpy
+        from etude.search.embeddings.base import load_numpy_for_embeddings
 
-        np = load_numpy()
-        fingerprints = [fingerprint_of(text) for text in texts]
+        np = load_numpy_for_embeddings()
+        fingerprints = [document_fingerprint(text) for text in texts]
         missing = {f: t for f, t in zip(fingerprints, texts) if f not in self._known}
         if missing:
             self._known |= zip(missing, self._model.embed(list(missing.values())))
@@ -274,7 +274,7 @@ class _VectorRanking(_Ranking):
         filled = [c for c in columns if row[c] not in (None, "")]
         if not filled:
             return columns[0], 0.0
-        scores = self.score([row_text(row, [c]) for c in filled])
+        scores = self.score([row_document_text(row, [c]) for c in filled])
         best = max(range(len(filled)), key=lambda place: scores[place])
         return filled[best], scores[best]
 
@@ -304,7 +304,7 @@ class _WordRanking(_Ranking):
 
 
 def _countable(value: Any) -> Any:
-    plain = json_value(value)
+    plain = cell_to_json(value)
     return json.dumps(plain) if isinstance(plain, list | dict) else plain
 
 
@@ -319,7 +319,7 @@ def _chunks(rows: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
         yield chunk
 
 
-def parse_condition(text: str, dialect: str) -> str:
+def parse_match_condition(text: str, dialect: str) -> str:
     """Return one SQL condition as it will be executed: parsed, and written again from its syntax tree.
 
     What is executed is what was parsed. A text that would close the parenthesis around it, or that contains a further
@@ -344,7 +344,7 @@ def parse_condition(text: str, dialect: str) -> str:
     return str(condition.sql(dialect=dialect, comments=False))
 
 
-def describe_filters(filters: Sequence[Any]) -> str:
+def describe_match_filters(filters: Sequence[Any]) -> str:
     """Return the filters of a QueryPlan as a person would say them."""
     return " and ".join(_describe(each) for each in filters)
 

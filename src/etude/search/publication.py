@@ -102,13 +102,13 @@ class Publication:
 
     def remove_version(self, version: str) -> None:
         """Remove one version, whichever backend wrote it."""
-        exact.remove_index(self.objects, self.place(version))
-        lance.remove_index(self.objects, self.place(version))
+        exact.remove_exact_index(self.objects, self.place(version))
+        lance.remove_lance_index(self.objects, self.place(version))
 
     def is_older(self, before: datetime) -> bool:
         """Return whether no version of it was made since a time."""
         made = self.read()
-        start = new_id_at(before.timestamp())
+        start = index_version_at(before.timestamp())
         return (made is None or made.made_at < before) and all(version < start for version in self._versions())
 
     def remove(self) -> None:
@@ -123,7 +123,7 @@ class Publication:
 
     def _remove_abandoned(self, valid: set[str]) -> None:
         # The ids rise with time, so one that could have been made a day ago tells which are older.
-        oldest = new_id_at(time.time() - ABANDONED_S)
+        oldest = index_version_at(time.time() - ABANDONED_S)
         for version in self._versions():
             if version not in valid and version < oldest:
                 self.remove_version(version)
@@ -170,7 +170,7 @@ def _root_of(app: App) -> str:
     return "/".join([ROOT, *([] if app.tenant == MAIN else ["tenants", app.tenant])])
 
 
-def new_id_at(seconds: float) -> str:
+def index_version_at(seconds: float) -> str:
     """Return the beginning of the ids of versions that were made at a time."""
     alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
     value = int(seconds * 1000) << 80
@@ -185,8 +185,8 @@ def _is_valid(current: bytes) -> bool:
     return True
 
 
-def check_backend(name: str) -> str:
+def check_index_backend(name: str) -> str:
     """Return the backend of the settings; raise if it is not installed."""
-    if name == "lance" and not lance.is_installed():
+    if name == "lance" and not lance.is_lance_installed():
         raise Invalid("`lancedb` is not installed.", hint="pip install 'etude[search]', or set `search.backend`.")
     return name

@@ -24,7 +24,7 @@ class Ranked:
     """By `text` and `vector`: the rank and the score there."""
 
 
-def fuse(
+def fuse_ranks(
     by_words: Sequence[Found], by_vector: Sequence[Found], weights: tuple[float, float] = (1.0, 1.0)
 ) -> list[Ranked]:
     """Return the documents of both lists, best first: a document in both comes before one with the same rank in one."""

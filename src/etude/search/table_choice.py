@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.entities import Catalog, Table
 from etude.search.base import Mode
-from etude.search.embeddings.base import load_numpy
+from etude.search.embeddings.base import load_numpy_for_embeddings
 from etude.tools.table_ranking import rank_tables
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class TableChooser:
     def _by_meaning(self, question: str) -> list[Table]:
         if self._model is None or not self._catalog.tables:
             return []
-        np, tables = load_numpy(), self._catalog.tables
+        np, tables = load_numpy_for_embeddings(), self._catalog.tables
         if self._vectors is None:
             self._vectors = self._embed(self._model, tables)
         whole, columns, starts = self._vectors

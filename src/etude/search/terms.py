@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from etude.tools.table_ranking import STOP_WORDS, stem
+from etude.tools.table_ranking import STOP_WORDS, stem_for_ranking
 
 MAX_TERM = 40
 _ASCII = re.compile(r"[A-Za-z0-9]+")
@@ -57,7 +57,7 @@ def _split(token: str, start: int) -> Iterator[PlacedTerm]:
         characters, at = run.group(), start + run.start()
         for i in range(max(len(characters) - 1, 1)):
             pair = characters[i : i + 2]
-            yield PlacedTerm(fold(pair), at + i, at + i + len(pair))
+            yield PlacedTerm(fold_terms(pair), at + i, at + i + len(pair))
         place = run.end()
     yield from _words(token[place:], start + place)
 
@@ -71,10 +71,10 @@ def _words(token: str, start: int) -> Iterator[PlacedTerm]:
 
 @lru_cache(maxsize=100_000)
 def _plain(word: str) -> str:
-    return stem(fold(word))[:MAX_TERM]
+    return stem_for_ranking(fold_terms(word))[:MAX_TERM]
 
 
-def fold(text: str) -> str:
+def fold_terms(text: str) -> str:
     """Return the text in lower case, in compatible forms and without the accents of European letters."""
     if text.isascii():
         return text.lower()

@@ -12,7 +12,7 @@ from collections.abc import MutableSequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from etude.addresses import parse_entry
+from etude.addresses import parse_allowed_host
 from etude.entities import SessionLimits
 from etude.errors import Invalid
 from etude.sessions import usage
@@ -34,7 +34,7 @@ class SandboxSpec:
 
     def __post_init__(self) -> None:
         for entry in self.network:
-            parse_entry(entry)
+            parse_allowed_host(entry)
         for path, at in self.mounts.items():
             if not os.path.exists(path):
                 raise Invalid(f"`{path}` cannot be mounted: it does not exist.", hint="Check the path.")
@@ -47,11 +47,11 @@ class SandboxSpec:
 
     def key(self) -> tuple[Any, ...]:
         """Return a key that is equal for equivalent specs."""
-        places = tuple(sorted({parse_entry(entry) for entry in self.network}))
+        places = tuple(sorted({parse_allowed_host(entry) for entry in self.network}))
         return (self.level, tuple(sorted(self.mounts.items())), self.allow_exec, places)
 
 
-def level_hint(level: int) -> str:
+def isolation_level_hint(level: int) -> str:
     """Return what to do if only this isolation level is possible."""
     if level >= 2:
         return f"Accept level {level} with `--isolation {level}`, or `isolation={level}` in Python."
@@ -94,7 +94,7 @@ class Channel:
         with contextlib.suppress(OSError, ValueError):
             if self.group is not None:
                 return self.group.cpu_s()
-        return usage.read_tree(self.pid)
+        return usage.read_processor_time(self.pid)
 
     def end_children(self) -> None:
         """End the processes that the interpreter started, if it cannot do so itself."""
@@ -198,7 +198,7 @@ HELD = 1 << 30
 """The most bytes of displays that all cells of a history may keep in memory."""
 
 
-def let_go_of_displays(history: MutableSequence[Cell]) -> None:
+def drop_old_displays(history: MutableSequence[Cell]) -> None:
     """Empty older cells if the displays of all cells exceed `HELD`; the newest cell stays complete."""
     held = 0
     for position in range(len(history) - 1, -1, -1):

@@ -55,7 +55,7 @@ class Cgroup:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[list[int]]:
-        """Open the descriptors that `join` needs. They work from any process, whatever its user."""
+        """Open the descriptors that `join_cgroups` needs. They work from any process, whatever its user."""
         # In version 1, moving one thread takes tens of microseconds. Moving a process takes milliseconds, because the
         # kernel stops all of its threads. A process that was just forked has only one thread.
         name = "tasks" if self.version == 1 else "cgroup.procs"
@@ -77,13 +77,13 @@ class Cgroup:
             _remove(path)
 
 
-def join(descriptors: Iterable[int]) -> None:
+def join_cgroups(descriptors: Iterable[int]) -> None:
     """Move this single-threaded process into the group; processes it starts later belong to the group as well."""
     for descriptor in descriptors:
         os.write(descriptor, b"0")
 
 
-def find() -> Cgroups | None:
+def find_cgroups() -> Cgroups | None:
     """Return where this process may create groups, or None if it may not."""
     own = _own_paths()
     if (ROOT / "cgroup.controllers").exists():
@@ -99,27 +99,27 @@ def find() -> Cgroups | None:
         if not all(c in folders for c in _NEEDED):
             return None
         found = Cgroups(1, folders)
-    remove_orphans(found)
+    remove_orphaned_cgroups(found)
     try:
-        found.create(new_owner(), SessionLimits()).close()
+        found.create(new_cgroup_owner(), SessionLimits()).close()
     except OSError:
         return None
     return found
 
 
-def new_owner() -> str:
+def new_cgroup_owner() -> str:
     """Return a name for the groups of one fork server. It identifies the host process."""
     return f"{os.getpid()}-{_started(os.getpid())}-{next(_numbers)}"
 
 
-def remove_all(owner: str, folders: Iterable[str]) -> None:
+def remove_cgroups(owner: str, folders: Iterable[str]) -> None:
     """Remove every group of an owner, and end all processes in them."""
     for folder in set(folders):
         for path in Path(folder).glob(f"{PREFIX}{owner}-*"):
             _remove(path)
 
 
-def remove_orphans(groups: Cgroups) -> None:
+def remove_orphaned_cgroups(groups: Cgroups) -> None:
     """Remove the groups of host processes that were killed before they could remove them."""
     for folder in set(groups.folders.values()):
         with contextlib.suppress(OSError):

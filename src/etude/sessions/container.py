@@ -30,7 +30,7 @@ from etude import confine
 from etude.entities import SessionLimits
 from etude.errors import Invalid, SandboxError
 from etude.sessions import local
-from etude.sessions.base import Channel, Provider, SandboxSpec, level_hint
+from etude.sessions.base import Channel, Provider, SandboxSpec, isolation_level_hint
 
 ENGINES = ("docker", "podman")
 LABEL = "etude.owner"
@@ -40,7 +40,7 @@ _PLACE = "/opt/etude"
 _SOCKETS, _PACKAGE, _LIBRARIES = f"{_PLACE}/run", f"{_PLACE}/package", f"{_PLACE}/site-packages"
 # Below our own folder: if the folder exists in the image, the engine keeps its mode and ignores the one set here.
 _SCRATCH = f"{_PLACE}/scratch"
-_BOOT = "import sys; sys.path[:0] = {path!r}; from etude.sessions.fork_server import main; main()"
+_BOOT = "import sys; sys.path[:0] = {path!r}; from etude.sessions.fork_server import run_fork_server; run_fork_server()"
 _OPEN_FILES = 4096
 # User ids that systemd reserves for dynamic users, so that a container's user does not exist on the host. Each
 # container has its own, because the kernel counts processes per user across containers.
@@ -78,7 +78,7 @@ class ContainerEngine:
             ) from None
 
 
-def find_engine(names: Sequence[str] = ENGINES) -> ContainerEngine:
+def find_container_engine(names: Sequence[str] = ENGINES) -> ContainerEngine:
     """Return the first engine that answers; raise `SandboxError` if none does."""
     answers = []
     for name in names:
@@ -127,7 +127,7 @@ class ContainerProvider(Provider):
             raise Invalid("A container needs either an image or a root file system.", hint="Give `image` or `rootfs`.")
         if rootfs and engine not in ("", "podman"):
             raise Invalid(f"`{engine}` cannot run a root file system.", hint="Use `podman`, or make an image of it.")
-        self.engine = find_engine(["podman"] if rootfs else [engine] if engine else ENGINES)
+        self.engine = find_container_engine(["podman"] if rootfs else [engine] if engine else ENGINES)
         self._image = [image] if image else ["--rootfs", f"{Path(rootfs).resolve()}:O"]
         self._python = python
         self._host_packages = host_packages
@@ -141,7 +141,7 @@ class ContainerProvider(Provider):
 
     def packages(self) -> tuple[str, ...]:
         """Return the libraries of this interpreter if they are mounted, else those that every image has."""
-        return local.installed_packages() if self._host_packages else super().packages()
+        return local.installed_session_packages() if self._host_packages else super().packages()
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """Fork an interpreter in the container of the spec; start the container first if it does not run."""
@@ -161,7 +161,7 @@ class ContainerProvider(Provider):
     def _launch(self, spec: SandboxSpec) -> Container:
         if not self._swept:
             self._swept = True
-            remove_leftovers(self.engine)
+            remove_leftover_containers(self.engine)
         reasons: list[str] = []
         libraries_of = sys.version_info[:2] if self._host_packages else None
         for attempt in self._attempts:
@@ -302,11 +302,11 @@ class Container(local.ForkServerClient):
         if self.level < spec.level:
             raise SandboxError(
                 f"Isolation level {spec.level} was asked for; this container allows level {self.level}.",
-                hint=f"Missing: {'; '.join(missing)}. {level_hint(self.level)}",
+                hint=f"Missing: {'; '.join(missing)}. {isolation_level_hint(self.level)}",
                 level=self.level,
                 asked=spec.level,
             )
-        local.require_network(spec, self.level, missing)
+        local.require_own_network(spec, self.level, missing)
         if self._libraries_of not in (None, tuple(place["python"])):
             ours, theirs = (".".join(map(str, v)) for v in (self._libraries_of, place["python"]))
             raise SandboxError(
@@ -443,7 +443,7 @@ def _started(pid: int) -> str:
         return ""
 
 
-def remove_leftovers(engine: ContainerEngine) -> list[str]:
+def remove_leftover_containers(engine: ContainerEngine) -> list[str]:
     """Remove containers whose owner has ended, which a killed engine can leave behind; return their names."""
     listed = engine.run("ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}")
     here = str(os.stat("/proc/self/ns/pid").st_ino)

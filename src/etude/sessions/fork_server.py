@@ -37,7 +37,7 @@ NICE = 15
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def main() -> None:
+def run_fork_server() -> None:
     """Start the server from the command line that `local.ForkServerClient` or `container.Container` builds."""
     parser = argparse.ArgumentParser()
     way = parser.add_mutually_exclusive_group(required=True)
@@ -105,7 +105,7 @@ def _watch_from_parent(control: socket.socket, config: dict[str, Any]) -> None:
     _, status = os.waitpid(child, 0)
     _end_children()
     if config.get("cgroups"):
-        cgroups.remove_all(config["owner"], config["cgroups"])
+        cgroups.remove_cgroups(config["owner"], config["cgroups"])
     if config["scratch_root"]:
         shutil.rmtree(config["scratch_root"], ignore_errors=True)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
@@ -136,7 +136,7 @@ def _keep_to_parent(config: dict[str, Any]) -> None:
 
 def _describe_place() -> dict[str, Any]:
     """Return what the host cannot see from outside: the isolation level, the interpreter and the limits in force."""
-    level, missing = isolation.probe()
+    level, missing = isolation.probe_isolation()
     return {
         "level": level,
         "missing": missing,
@@ -172,14 +172,14 @@ def _enter(config: dict[str, Any], control: socket.socket) -> None:
     as_root = os.getuid() == 0
     uid, gid = os.getuid(), os.getgid()
     if as_root:
-        isolation.unshare(isolation.NEWNS)
-        isolation.build_root(config["readable"], config["data"], own_pids=False)
+        isolation.enter_namespaces(isolation.NEWNS)
+        isolation.build_private_root(config["readable"], config["data"], own_pids=False)
         isolation.become_nobody()
         _keep_to_parent(config)
         uid = gid = isolation.NOBODY
-        isolation.unshare(isolation.NEWUSER | isolation.NEWPID)
+        isolation.enter_namespaces(isolation.NEWUSER | isolation.NEWPID)
     else:
-        isolation.unshare(isolation.NEWUSER | isolation.NEWNS | isolation.NEWPID)
+        isolation.enter_namespaces(isolation.NEWUSER | isolation.NEWNS | isolation.NEWPID)
     isolation.map_ids(0, uid, gid)
     child = os.fork()
     if child:
@@ -189,7 +189,7 @@ def _enter(config: dict[str, Any], control: socket.socket) -> None:
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     isolation.die_with_parent()
     if not as_root:
-        isolation.build_root(config["readable"], config["data"], own_pids=True)
+        isolation.build_private_root(config["readable"], config["data"], own_pids=True)
 
 
 class ForkServer:
@@ -203,7 +203,9 @@ class ForkServer:
         self._network: dict[str, str] | None = config.get("network")
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._filters = {
-            allow_exec: isolation.build_filter(allow_exec, self._level >= 3, allow_inet=self._network is not None)
+            allow_exec: isolation.build_seccomp_filter(
+                allow_exec, self._level >= 3, allow_inet=self._network is not None
+            )
             for allow_exec in (False, True)
         }
         self._sessions: dict[int, tuple[str, int]] = {}
@@ -287,30 +289,30 @@ class ForkServer:
             # Create a process namespace for the next child, which is possible only from the original one.
             if _LIBC.setns(self._own_pids, isolation.NEWPID) != 0:
                 raise OSError(ctypes.get_errno(), "setns: " + os.strerror(ctypes.get_errno()))
-            isolation.unshare(isolation.NEWPID)
+            isolation.enter_namespaces(isolation.NEWPID)
         return os.fork()
 
     def _become_session(self, request: dict[str, Any], cage: Confinement, fd: int, *group: int) -> NoReturn:
         try:
             _take_socket(fd)  # first, so that any later failure is reported on the right socket
-            cgroups.join(group)
+            cgroups.join_cgroups(group)
             os.closerange(4, 65536)
-            confine.yield_to_host(NICE)
-            confine.prefer_as_victim()  # if the machine runs out of memory, a session is killed, not the fork server
+            confine.lower_cpu_priority(NICE)
+            confine.prefer_for_oom_kill()  # if the machine runs out of memory, a session is killed, not the fork server
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             sock = socket.socket(fileno=3)
             scratch = self._confine(request, cage, sock)
             if scratch != isolation.SCRATCH:
                 _clear_environment(scratch)
-            isolation.apply_filter(self._filters[cage.allow_exec])
+            isolation.apply_seccomp_filter(self._filters[cage.allow_exec])
         except BaseException as error:
             with contextlib.suppress(OSError):
                 body = f"{type(error).__name__}: {error}".encode()
                 os.write(3, kernel.HEAD.pack(len(body), b"F"[0]) + body)
             os._exit(1)
         try:
-            kernel.serve(sock)
+            kernel.serve_cells(sock)
         finally:
             os._exit(0)  # whatever user code does, a session must never continue as a fork server
 
@@ -325,14 +327,14 @@ class ForkServer:
         else:
             os.setsid()  # the filter lets no process leave this group, so one signal ends all of them
             isolation.die_with_parent(parent=self._pid)
-            others = isolation.count_tasks(os.getuid())
+            others = isolation.count_user_tasks(os.getuid())
             scratch = request["scratch"]
             os.mkdir(scratch, 0o700)
             readable, writable = [*self._config["readable"], *self._config["data"]], [scratch]
         os.chdir(scratch)
         isolation.limit_session(cage, others)
         allow_tcp = self._network is not None
-        if not confine.grant_only(readable, [*writable, "/dev/null"], scoped=True, allow_tcp=allow_tcp):
+        if not confine.grant_only_paths(readable, [*writable, "/dev/null"], scoped=True, allow_tcp=allow_tcp):
             raise OSError("Landlock refused the rules")
         isolation.drop_capabilities()
         return scratch
@@ -515,4 +517,4 @@ def _open_proxy_port(sock: socket.socket, environment: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_fork_server()

@@ -1,4 +1,4 @@
-"""The isolation of a session: namespaces, a private root, Landlock, seccomp, limits and capabilities.
+"""The isolation of a session: namespaces, a private root, Landlock, seccomp, limits, capabilities, end with its parent.
 
 There are two levels. Level 3 puts a session into its own namespaces, under a root that holds only an interpreter.
 Level 2 is for systems that forbid new namespaces, such as a container: Landlock allows each path that may be read, and
@@ -72,7 +72,7 @@ def _call(name: str, *args: object) -> int:
     return result
 
 
-def unshare(flags: int) -> None:
+def enter_namespaces(flags: int) -> None:
     """Enter new namespaces."""
     _call("unshare", ctypes.c_int(flags))
 
@@ -101,7 +101,7 @@ _PROBE_S = 60.0  # how long a lower level is believed: a probe may fail because 
 _probed: list[tuple[float, tuple[int, list[str]]]] = []
 
 
-def probe() -> tuple[int, list[str]]:
+def probe_isolation() -> tuple[int, list[str]]:
     """Return the best isolation level on this system, and what is missing for a better one.
 
     The best level is found once. A lower one is tried again after a minute, so that a probe that failed once does not
@@ -113,7 +113,7 @@ def probe() -> tuple[int, list[str]]:
 
 
 def _find_level() -> tuple[int, list[str]]:
-    if sys.platform != "linux" or machine() is None:
+    if sys.platform != "linux" or seccomp_machine() is None:
         return 1, ["Linux on x86-64 or arm64: on other systems, use a container"]
     if confine.landlock_abi() < 1:
         return 1, ["Landlock: Linux 5.13 or newer with Landlock enabled"]
@@ -133,14 +133,14 @@ def can_isolate() -> bool:
     if outer == 0:
         try:
             if os.getuid() == 0:
-                unshare(NEWNS)
+                enter_namespaces(NEWNS)
                 become_nobody()
             uid, gid = os.getuid(), os.getgid()
-            unshare(NEWUSER | NEWNS | NEWPID)
+            enter_namespaces(NEWUSER | NEWNS | NEWPID)
             map_ids(0, uid, gid)
             inner = os.fork()
             if inner == 0:
-                unshare(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
+                enter_namespaces(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
                 _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
                 _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "subset=pid")
                 os._exit(0)
@@ -175,7 +175,7 @@ def find_certificates() -> dict[str, str]:
     return {name: path for name, path in named.items() if path}
 
 
-def count_tasks(uid: int) -> int:
+def count_user_tasks(uid: int) -> int:
     """Return how many processes and threads a user has."""
     found = 0
     for name in os.listdir("/proc"):
@@ -188,7 +188,7 @@ def count_tasks(uid: int) -> int:
 # -- the private root
 
 
-def build_root(
+def build_private_root(
     readable: list[str],
     data: dict[str, str],
     own_pids: bool,
@@ -308,7 +308,7 @@ class Confinement:
 def enter_session_namespaces(cage: Confinement, loopback: bool = False) -> None:
     """Level 3, in the forked child: enter new namespaces for mounts, network, host name, shared memory and ids."""
     uid, gid = os.getuid(), os.getgid()
-    unshare(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
+    enter_namespaces(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
     if loopback:
         raise_loopback()  # now: in its own user namespace, the session may not configure the network
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "subset=pid")
@@ -318,11 +318,11 @@ def enter_session_namespaces(cage: Confinement, loopback: bool = False) -> None:
         _mount(SCRATCH, "/tmp", "", _MS_BIND)  # noqa: S108 - for libraries that ignore TMPDIR
     with contextlib.suppress(Denied):  # a container may refuse this, but has its own host name
         _call("sethostname", b"session", 7)
-    unshare(NEWUSER)
+    enter_namespaces(NEWUSER)
     map_ids(INSIDE_UID, uid, gid)
 
 
-def mount_processes() -> None:
+def mount_proc() -> None:
     """Mount the processes of this process's own namespace on /proc."""
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
@@ -502,17 +502,17 @@ _NUMBER, _ARCH, _ARG0, _ARG1, _ARG2, _ARG2_HIGH, _ARG3 = 0, 4, 16, 24, 32, 36, 4
 _Instruction = tuple[int, int, int, int]
 
 
-def machine() -> _Machine | None:
+def seccomp_machine() -> _Machine | None:
     """Return the system call numbers of this processor, or None if it is not supported."""
     return _MACHINES.get(platform.machine())
 
 
-def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
+def build_seccomp_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
     """Build a seccomp program: dangerous calls fail, unknown calls are not implemented, all others are allowed.
 
     `alone` means that the session has its own namespaces; otherwise more calls are refused.
     """
-    found = machine()
+    found = seccomp_machine()
     if found is None:
         raise Denied(errno.ENOSYS, f"no seccomp table for {platform.machine()}")
     numbers = found.numbers
@@ -573,12 +573,12 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
 
 
-def build_program_filter() -> bytes:
+def build_program_seccomp_filter() -> bytes:
     """Build a seccomp program for programs of all kinds in namespaces of their own: only system-wide calls fail.
 
     They may use sockets, signals and files, all of which are those of their namespaces.
     """
-    found = machine()
+    found = seccomp_machine()
     if found is None:
         raise Denied(errno.ENOSYS, f"no seccomp table for {platform.machine()}")
     code: list[_Instruction] = [(_LOAD, 0, 0, _ARCH), (_JEQ, 1, 0, found.audit), (_RETURN, 0, 0, _KILL)]
@@ -617,7 +617,7 @@ def _refuse(number: int, error: int, *tests: tuple[int, str, int]) -> list[_Inst
     return [*code, (_LOAD, 0, 0, _NUMBER)] if tests else code
 
 
-def apply_filter(program: bytes) -> None:
+def apply_seccomp_filter(program: bytes) -> None:
     """Apply the filter to this process and all processes it starts from now on."""
     confine.refuse_new_privileges()
     buffer = ctypes.create_string_buffer(program)

@@ -288,7 +288,7 @@ class KernelSession:
                     (number,) = NUMBER.unpack_from(payload)
                     self._run(number, payload[NUMBER.size :].decode("utf-8", "surrogatepass"))
                 elif kind == SEED:
-                    seed(int(payload))
+                    seed_interpreter(int(payload))
                 else:
                     self._forget_descriptors()  # the reply to a call that was interrupted
             except KeyboardInterrupt:
@@ -321,7 +321,7 @@ class KernelSession:
                 self._in_cell = False
         except BaseException as error:
             # Anything that user code raises is the cell's error, including SystemExit and exceptions from __repr__.
-            end = {"id": number, "ok": False, "error": describe_error(error)}
+            end = {"id": number, "ok": False, "error": describe_cell_error(error)}
         if self._is_copy:
             os._exit(0)  # user code forked and did not exit: two processes would read cells from one socket
         for stream in (sys.stdout, sys.stderr):
@@ -386,7 +386,7 @@ class KernelSession:
                 end.setdefault("value", self._display(pyplot.figure(number)))
 
     def _display(self, value: Any) -> dict[str, Any]:
-        shown = describe_value(value)
+        shown = describe_cell_value(value)
         blob = shown.pop("blob", None)
         if blob is not None:
             try:
@@ -450,7 +450,7 @@ def _as_expression(code: str, name: str) -> types.CodeType | None:
         return None  # a statement, or an error, which the full parse reports
 
 
-def seed(value: int) -> None:
+def seed_interpreter(value: int) -> None:
     """Seed the random numbers: sessions are forked from one process and would all draw the same ones."""
     import random
 
@@ -552,7 +552,7 @@ def print_completions_in_session(text: str, within_s: float) -> None:
     sys.stdout.write(found.decode())
 
 
-def describe_value(value: Any) -> dict[str, Any]:
+def describe_cell_value(value: Any) -> dict[str, Any]:
     """Describe a value: its text and, if it has a richer form, that form as a blob with its media type."""
     for describe in (_table, _chart, _figure) if type(value) not in _SCALARS else ():
         rich = describe(value)
@@ -680,7 +680,7 @@ def _figure(value: Any) -> dict[str, Any] | None:
     return _preview(repr(value)) | {"type": "figure", "media": PNG, "blob": sink.getvalue()}
 
 
-def describe_error(error: BaseException) -> dict[str, Any]:
+def describe_cell_error(error: BaseException) -> dict[str, Any]:
     """Describe an exception as data: its type, its text, and a traceback of only the user's code."""
     try:
         message = _without_middle(str(error))
@@ -740,7 +740,7 @@ def _without_middle(text: str) -> str:
     return f"{text[:half]}\n... {len(text) - 2 * half:,} characters are cut ...\n{text[-half:]}"
 
 
-def serve(sock: socket.socket) -> None:
+def serve_cells(sock: socket.socket) -> None:
     """Serve as the session behind `sock` until the socket closes."""
     global SESSION  # noqa: PLW0603 - a process is one session
     SESSION = KernelSession(sock)

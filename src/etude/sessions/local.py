@@ -21,7 +21,7 @@ from etude import confine
 from etude.entities import SessionLimits
 from etude.errors import SandboxError
 from etude.sessions import cgroups, isolation, kernel
-from etude.sessions.base import REQUIRED, Channel, Provider, SandboxSpec, level_hint
+from etude.sessions.base import REQUIRED, Channel, Provider, SandboxSpec, isolation_level_hint
 from etude.sessions.cgroups import Cgroup, Cgroups
 from etude.sessions.proxy import Proxy
 
@@ -32,7 +32,7 @@ START_S = 60.0
 REFILL_S = 0.05
 KINDS = 8
 """How many kinds of sessions are kept ready: otherwise every new combination of limits would add one."""
-_START = "import sys; sys.path[:] = {path!r}; from etude.sessions.fork_server import main; main()"
+_START = "import sys; sys.path[:] = {path!r}; from etude.sessions.fork_server import run_fork_server; run_fork_server()"
 LEVEL_2_PATHS = (
     *("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime"),
     *("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"),
@@ -58,7 +58,7 @@ class ForkServerClient:
     def __init__(self, spec: SandboxSpec, level: int, groups: Cgroups | None = None) -> None:
         self.level = level
         self._groups = groups
-        self._owner = cgroups.new_owner()
+        self._owner = cgroups.new_cgroup_owner()
         self._lock = threading.Lock()
         self._count = 0
         self._proxies: weakref.WeakSet[Proxy] = weakref.WeakSet()
@@ -197,7 +197,7 @@ class ForkServerClient:
         for proxy in list(self._proxies):
             proxy.close()
         if self._groups is not None:
-            cgroups.remove_all(self._owner, (str(f) for f in self._groups.folders.values()))
+            cgroups.remove_cgroups(self._owner, (str(f) for f in self._groups.folders.values()))
         if self._scratch_root:
             shutil.rmtree(self._scratch_root, ignore_errors=True)
 
@@ -299,7 +299,7 @@ def _import_path() -> list[str]:
     return [p for p in sys.path if any(p == o or p.startswith(f"{o}/") for o in own)]
 
 
-def require_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
+def require_own_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
     """Raise `SandboxError` if the spec has a list of hosts, but a session would not have its own network."""
     if spec.network and level < 3:
         raise SandboxError(
@@ -312,7 +312,7 @@ def require_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
 
 
 @cache
-def installed_packages() -> tuple[str, ...]:
+def installed_session_packages() -> tuple[str, ...]:
     """Return the libraries for analysis that can be imported; nothing is imported to find out."""
     # Not `importlib.util.find_spec`: a command leaves pandas out of its own process, but not out of sessions.
     return tuple(name for name in (*REQUIRED, *ANALYSIS) if PathFinder.find_spec(name) is not None)
@@ -334,7 +334,7 @@ class LocalProvider(Provider):
 
     def packages(self) -> tuple[str, ...]:
         """Return the libraries for analysis that this interpreter has: sessions import the same ones."""
-        return installed_packages()
+        return installed_session_packages()
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """Return an interpreter that was kept ready for such a session, or fork one now."""
@@ -397,17 +397,17 @@ class LocalProvider(Provider):
                     channel.close()
 
     def _level(self, spec: SandboxSpec) -> int:
-        level, missing = isolation.probe()
+        level, missing = isolation.probe_isolation()
         if level > self._max_level:
             level, missing = self._max_level, [f"this provider has a `max_level` of {self._max_level}"]
         if level < spec.level:
             raise SandboxError(
                 f"Isolation level {spec.level} was asked for; this machine allows level {level}.",
-                hint=f"Missing: {'; '.join(missing)}. {level_hint(level)}",
+                hint=f"Missing: {'; '.join(missing)}. {isolation_level_hint(level)}",
                 level=level,
                 asked=spec.level,
             )
-        require_network(spec, level, missing)
+        require_own_network(spec, level, missing)
         return level
 
     def _fork_server(self, spec: SandboxSpec, level: int) -> ForkServerClient:
@@ -427,7 +427,7 @@ class LocalProvider(Provider):
 
     def _groups(self) -> Cgroups | None:
         if not self._looked:
-            self._found, self._looked = cgroups.find(), True
+            self._found, self._looked = cgroups.find_cgroups(), True
         return self._found
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ class Policy(Entity):
     """True if code may open a file for writing at an absolute path outside the scratch folder."""
 
 
-def check_policy(code: str, policy: Policy) -> None:
+def check_code_policy(code: str, policy: Policy) -> None:
     """Raise `Refused` with the line and a hint if the policy forbids the code.
 
     Code that does not parse passes: the interpreter reports the syntax error.

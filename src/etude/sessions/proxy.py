@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from etude.addresses import (
     Address,
     Resolve,
-    dial,
+    dial_addresses,
     find_addresses,
     loopback_addresses,
-    parse_entry,
+    parse_allowed_host,
     parse_host_port,
-    resolve,
+    resolve_host,
 )
 from etude.errors import Refused, Unavailable
 
@@ -104,11 +104,11 @@ class Proxy:
         entries: Iterable[str],
         *,
         limits: ProxyLimits | None = None,
-        resolve: Resolve = resolve,
+        resolve: Resolve = resolve_host,
         on_decision: Callable[[Decision], None] | None = None,
     ) -> None:
         self._listener = listener
-        self._allowed = frozenset(map(parse_entry, entries))
+        self._allowed = frozenset(map(parse_allowed_host, entries))
         self._limits = limits or ProxyLimits()
         self._resolve = resolve
         self._on_decision = on_decision
@@ -241,7 +241,7 @@ class Proxy:
         if (request.host, request.port) not in self._allowed:
             raise _Answer(403, f"{request.host}:{request.port} is not on the list")
         try:
-            target = dial(
+            target = dial_addresses(
                 self._addresses(request), request.port, self._limits.connect_s, hold=self._hold, drop=self._forget
             )
         except OSError as error:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 from etude import wire
-from etude.arrow_limits import check_batch, refuse_compressed
+from etude.arrow_limits import check_batch_limits, refuse_compressed_arrow
 from etude.cancellation import Cancellation
 from etude.entities import SessionLimits
 from etude.errors import Invalid, LimitExceeded, SandboxError, problem
@@ -28,7 +28,7 @@ from etude.sessions.base import (
     Output,
     Provider,
     SandboxSpec,
-    let_go_of_displays,
+    drop_old_displays,
 )
 from etude.sessions.usage import idle_check
 
@@ -156,7 +156,7 @@ class Session:
             cell = run.cell(outcome, (time.perf_counter() - started) * 1000, wall_s)
             self.history.append(cell)
             if cell.display:
-                let_go_of_displays(self.history)
+                drop_old_displays(self.history)
             return cell
 
     def _drive(self, run: _Run, wall_s: float) -> Outcome:
@@ -451,7 +451,7 @@ class _Run:
         data: Any = memoryview(payload)[4 + size :]
         if "size" in head:
             length = int(head["size"])  # may raise, so before the descriptor is taken over
-            data = memoryview(wire.map_sealed(self._lent.pop(head["lent"]), length, whole=True))
+            data = memoryview(wire.map_shared_memory(self._lent.pop(head["lent"]), length, whole=True))
         elif len(data) > kernel.INLINE:
             raise wire.Closed  # the kernel sends larger displays through shared memory
         if head["id"] != self.id or len(self._displays) >= MAX_DISPLAYS or head["media"] not in kernel.MEDIA:
@@ -538,13 +538,13 @@ def _read_table(data: bytes | memoryview) -> Any:
     """Return the table of a display. The data is untrusted, so this can raise any exception."""
     import pyarrow as pa
 
-    refuse_compressed(data)
+    refuse_compressed_arrow(data)
     reader = pa.ipc.open_stream(pa.py_buffer(data))
     if not all(_is_known(field.type) for field in reader.schema):
         raise ValueError
     table = reader.read_all()
     table.validate(full=True)  # offsets are untrusted, and Arrow does not check them when it reads values
-    check_batch(table)
+    check_batch_limits(table)
     return table
 
 

@@ -13,7 +13,7 @@ LOOK_S = 5.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def read_tree(pid: int) -> float:
+def read_processor_time(pid: int) -> float:
     """Return the processor seconds of a process, its descendants, and the children it waited for.
 
     The time of a child that ended without being waited for is lost: only a control group counts that.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from etude.errors import Invalid
-from etude.spool import write_parquet
+from etude.spool import spool_to_parquet
 
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
@@ -19,7 +19,7 @@ def check_table_name(name: object) -> str:
     return name
 
 
-def to_batches(data: Any, name: str) -> tuple[Any, Iterable[Any]]:
+def table_to_batches(data: Any, name: str) -> tuple[Any, Iterable[Any]]:
     """Return a table of another library as an Arrow schema and batches."""
     import pyarrow as pa
 
@@ -56,12 +56,12 @@ def _to_table(data: Any) -> Any:
     raise TypeError(f"it is a {type(data).__name__}")
 
 
-def parquet_pieces(data: Any, name: str, size: int) -> Iterator[tuple[bytes, bool]]:
+def table_to_parquet_pieces(data: Any, name: str, size: int) -> Iterator[tuple[bytes, bool]]:
     """Yield a table as pieces of a Parquet file, each with whether more follow."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
-    write_parquet(sink, *to_batches(data, name))
+    spool_to_parquet(sink, *table_to_batches(data, name))
     content = memoryview(sink.getvalue())
     for start in range(0, len(content), size):
         yield bytes(content[start : start + size]), start + size < len(content)

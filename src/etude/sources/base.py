@@ -16,7 +16,7 @@ from etude.errors import Cancelled, LimitExceeded, SourceError
 Json = dict[str, Any]
 
 
-def schema_mark(tables: list[Json]) -> str:
+def tables_fingerprint(tables: list[Json]) -> str:
     """Return the fingerprint of a schema: it changes with names and types, not with statistics or comments."""
     shape = [(t["name"], [(c["name"], c["type"], c.get("nullable", True)) for c in t["columns"]]) for t in tables]
     return hashlib.sha256(json.dumps(sorted(shape)).encode()).hexdigest()[:16]
@@ -33,7 +33,7 @@ def empty_batch(schema: Any) -> Any:
 MORE_TIME = "allow more time: `--timeout 600`, `timeout_s=600` in Python, or the setting `limits.timeout_s`."
 
 
-def out_of_time(timeout_s: float) -> LimitExceeded:
+def query_timeout_error(timeout_s: float) -> LimitExceeded:
     """Return the error of a query that its time limit stopped."""
     return LimitExceeded(
         f"The query exceeded its time limit of {timeout_s:g} s.",
@@ -145,7 +145,7 @@ class Driver(ABC):
 
     def schema_fingerprint(self) -> str:
         """Return the fingerprint of the schema. A driver that finds it faster than the whole catalog overrides this."""
-        return schema_mark(self.catalog()["tables"])
+        return tables_fingerprint(self.catalog()["tables"])
 
     @abstractmethod
     def check(self, sql: str, params: int = 0) -> CheckedQuery:

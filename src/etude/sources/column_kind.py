@@ -23,7 +23,7 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 
 
 @lru_cache(maxsize=10_000)
-def kind_of(type_name: str) -> Kind:
+def column_kind(type_name: str) -> Kind:
     """Return the kind of value that a column of the type holds, whatever engine named the type."""
     text = " ".join(type_name.lower().split())
     if text.startswith("tinyint(1)"):

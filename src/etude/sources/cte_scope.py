@@ -30,7 +30,7 @@ class CteScope:
         return False
 
 
-def first_positions(names: Iterable[str | None]) -> dict[str, int]:
+def first_cte_positions(names: Iterable[str | None]) -> dict[str, int]:
     """Return the first position of each name; None stands for a common table expression without a usable name."""
     positions: dict[str, int] = {}
     for position, name in enumerate(names):

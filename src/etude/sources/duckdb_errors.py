@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 
 from etude.errors import EtudeError, InvalidQuery, SourceError
-from etude.sources.query_hints import type_error
+from etude.sources.query_hints import type_error_hint
 
 
-def reraise_limit(error: Exception) -> None:
+def reraise_duckdb_limit(error: Exception) -> None:
     """Raise the error again if it is a limit or a cancel: reading in another way would not help."""
     import duckdb
 
@@ -18,7 +18,7 @@ def reraise_limit(error: Exception) -> None:
         raise error
 
 
-def is_fatal(error: BaseException) -> bool:
+def is_fatal_duckdb_error(error: BaseException) -> bool:
     """Return whether the error is a bug inside DuckDB, or means that the database can no longer be used."""
     import duckdb
 
@@ -29,12 +29,12 @@ def is_fatal(error: BaseException) -> bool:
 _FATAL = re.compile(r"^(?:INTERNAL|FATAL) Error|database has been invalidated")
 
 
-def failed_check(error: Exception, sql: str) -> EtudeError:
+def failed_duckdb_check(error: Exception, sql: str) -> EtudeError:
     """Return the error for a text that DuckDB failed to parse."""
-    return broken(str(error)) if is_fatal(error) else invalid_query(error, sql)
+    return broken_duckdb_error(str(error)) if is_fatal_duckdb_error(error) else invalid_duckdb_query(error, sql)
 
 
-def broken(text: str) -> SourceError:
+def broken_duckdb_error(text: str) -> SourceError:
     """Return a fatal error, after which `engine.py` ends the engine."""
     return SourceError(
         f"DuckDB failed: {text.splitlines()[0] if text else 'no reason given'}",
@@ -46,12 +46,12 @@ def broken(text: str) -> SourceError:
 _MARKED = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 
 
-def invalid_query(error: Exception, sql: str, describe: Callable[[str], str] = str) -> InvalidQuery:
+def invalid_duckdb_query(error: Exception, sql: str, describe: Callable[[str], str] = str) -> InvalidQuery:
     """Return DuckDB's error about a query: its first paragraph and the line, without the excerpt of the query."""
     message = describe(str(error))
     found = _MARKED.search(message)
     position = {"line": int(found.group(1))} if found else {}
-    if (typed := type_error(message, sql, "duckdb")) is not None:
+    if (typed := type_error_hint(message, sql, "duckdb")) is not None:
         return InvalidQuery(typed[0], hint=typed[1], **position)
     first = message.split("\n\n")[0].strip().replace("\n", " ")
     return InvalidQuery(first, hint=_hint(message), **position)

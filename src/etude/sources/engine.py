@@ -41,23 +41,23 @@ AGAIN_S = 0.02
 """How often the cancel of a query is repeated until it ends."""
 
 
-def main() -> None:
-    """Start from the command line that `engine_process.spawn` writes."""
+def run_engine() -> None:
+    """Start from the command line that `engine_process.spawn_engine` writes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=int, required=True)
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--network", action="store_true")
     parser.add_argument("--preload", choices=PRELOADED, default="duckdb")
     args = parser.parse_args()
-    serve(wire.inherited(args.data), wire.inherited(args.control), args.network, args.preload)
+    serve_engine(wire.inherited_socket(args.data), wire.inherited_socket(args.control), args.network, args.preload)
 
 
-def serve(data: socket, control: socket, network: bool, preload: str) -> NoReturn:
+def serve_engine(data: socket, control: socket, network: bool, preload: str) -> NoReturn:
     """Load the libraries, then answer requests until the host goes away."""
     # A user namespace can be entered only while there is one thread, so before the libraries are imported.
     isolation = {"network": not network and confine.leave_network()}
-    confine.prefer_as_victim()
-    confine.yield_to_host(NICE)
+    confine.prefer_for_oom_kill()
+    confine.lower_cpu_priority(NICE)
     if not network:
         # The built-in drivers of files use neither; drivers of packages, which may, run with the network.
         leave_out_numpy()
@@ -93,7 +93,7 @@ class Engine:
     def serve(self) -> None:
         """Answer requests until the host closes its end."""
         while True:
-            head = wire.receive(self._data).head
+            head = wire.receive_frame(self._data).head
             if head["op"] == "took":
                 continue  # for the last chunks of a result: nothing waits for these
             try:
@@ -119,7 +119,7 @@ class Engine:
             case "open":
                 self._open(head)
             case "catalog":
-                wire.send(self._data, {"ok": True, **self._opened.catalog()})
+                wire.send_frame(self._data, {"ok": True, **self._opened.catalog()})
             case "query":
                 self._query(head)
             case "load":
@@ -128,7 +128,7 @@ class Engine:
                 raise SourceError(f"Unknown request `{other}`.")
 
     def _fail(self, error: EtudeError) -> None:
-        wire.send(self._data, {"ok": False, "error": problem(error)})
+        wire.send_frame(self._data, {"ok": False, "error": problem(error)})
 
     @property
     def _opened(self) -> Driver:
@@ -161,7 +161,7 @@ class Engine:
                 "/var/run",
             ]
         readable = [*system, *sys.path, sys.prefix, sys.base_prefix, *head["readable"]]
-        self._isolation["files"] = confine.grant_only(
+        self._isolation["files"] = confine.grant_only_paths(
             [p for p in readable if p], ["/dev/null", *head["writable"]], unlinked=head["unlinked"]
         )
 
@@ -182,7 +182,7 @@ class Engine:
                 hint="Give the source a role of its own that only reads, as docs/sources.md shows, or drop `strict`.",
                 reason="rights",
             )
-        wire.send(
+        wire.send_frame(
             self._data,
             {
                 "ok": True,
@@ -201,7 +201,7 @@ class Engine:
         config = {"memory_limit": f"{head['engine_memory'] >> 20}MiB", "threads": str(head["threads"])}
         for job in head["files"]:
             try:
-                wire.send(self._data, {"ok": True, "tables": _load_file(job, config, self._watch)})
+                wire.send_frame(self._data, {"ok": True, "tables": _load_file(job, config, self._watch)})
             except MemoryError:
                 self._fail(LimitExceeded("The file needs more memory than an engine has.", limit="memory"))
             except EtudeError as error:
@@ -218,7 +218,7 @@ class Engine:
             # A query that had not started when it was cancelled would miss that, so repeat it until the query ends.
             self._control.settimeout(AGAIN_S if self._unwanted() else PROGRESS_S)
             try:
-                self._cancelled = max(self._cancelled, wire.receive(self._control).head["id"])
+                self._cancelled = max(self._cancelled, wire.receive_frame(self._control).head["id"])
             except TimeoutError:
                 self._report_progress()
             except (wire.Closed, OSError):
@@ -245,7 +245,7 @@ class Engine:
                 done = max(self._loading.query_progress(), 0) / 100
         if done is not None:
             with contextlib.suppress(wire.Closed):
-                wire.send(self._control, {"progress": done})
+                wire.send_frame(self._control, {"progress": done})
 
     def _check(self, sql: str, encoded: Any) -> CheckedQuery:
         text, values = sql, ()
@@ -311,7 +311,7 @@ class Engine:
     def _flow(self, on_their_way: int) -> int:
         if on_their_way < WINDOW:
             return on_their_way + 1
-        took = wire.receive(self._data).head
+        took = wire.receive_frame(self._data).head
         if took["op"] != "took":
             raise wire.Closed
         self._chunk = took.get("chunk", CHUNK)
@@ -320,16 +320,16 @@ class Engine:
     def _send_chunk(self, head: Json, batches: list[Any], size: int) -> None:
         import pyarrow as pa
 
-        fd = wire.shared_file() if size > wire.INLINE else None
+        fd = wire.make_shared_file() if size > wire.INLINE else None
         if fd is None:
             sink = pa.BufferOutputStream()
             self._write(sink, batches)
-            wire.send(self._data, head, memoryview(sink.getvalue()))
+            wire.send_frame(self._data, head, memoryview(sink.getvalue()))
             return
         with open(fd, "wb", buffering=0) as file, pa.PythonFile(file, "w") as out:
             self._write(out, batches)
-            wire.seal(fd)
-            wire.send(self._data, head | {"size": out.tell()}, fd=fd)
+            wire.seal_shared_memory(fd)
+            wire.send_frame(self._data, head | {"size": out.tell()}, fd=fd)
 
     def _write(self, sink: Any, batches: list[Any]) -> None:
         import pyarrow as pa
@@ -424,7 +424,7 @@ def load_driver(mounts: list[Mount], head: Json) -> Driver:
     from etude import plugins
 
     first = mounts[0]
-    driver = plugins.load("source", first.kind)
+    driver = plugins.load_implementation("source", first.kind)
     if issubclass(driver, Driver) and driver.dialect == "duckdb":
         settings = {"memory": head["engine_memory"], "threads": head["threads"], "scratch": head["scratch"]}
         opened: Driver = driver(*mounts, **settings)
@@ -434,4 +434,4 @@ def load_driver(mounts: list[Mount], head: Json) -> Driver:
 
 
 if __name__ == "__main__":
-    main()
+    run_engine()

@@ -15,7 +15,7 @@ import sys
 from socket import socket
 from typing import NoReturn, Protocol
 
-_START = "import sys; sys.path[:] = {path!r}; from etude.sources.engine import main; main()"
+_START = "import sys; sys.path[:] = {path!r}; from etude.sources.engine import run_engine; run_engine()"
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "ETUDE_DEBUG")
 
 
@@ -35,7 +35,7 @@ class EngineProcess(Protocol):
         """Kill the process."""
 
 
-def spawn(data: socket, control: socket, network: bool, preload: str, scratch: str) -> EngineProcess:
+def spawn_engine(data: socket, control: socket, network: bool, preload: str, scratch: str) -> EngineProcess:
     """Start an engine in a new interpreter."""
     command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
     command += ["--data", str(data.fileno()), "--control", str(control.fileno())]
@@ -51,7 +51,7 @@ def spawn(data: socket, control: socket, network: bool, preload: str, scratch: s
     )
 
 
-def can_fork() -> bool:
+def can_fork_engine() -> bool:
     """Return whether this process may be forked: if it has one thread, no lock can be held by another one."""
     try:
         return len(os.listdir("/proc/self/task")) == 1
@@ -59,8 +59,8 @@ def can_fork() -> bool:
         return False
 
 
-def fork(data: socket, control: socket, preload: str, scratch: str) -> EngineProcess:
-    """Start an engine without a network in a fork of this process; see `can_fork`."""
+def fork_engine(data: socket, control: socket, preload: str, scratch: str) -> EngineProcess:
+    """Start an engine without a network in a fork of this process; see `can_fork_engine`."""
     from etude.lean_imports import leave_out_numpy
 
     leave_out_numpy()
@@ -75,17 +75,17 @@ def fork(data: socket, control: socket, preload: str, scratch: str) -> EnginePro
 
 
 def _become_engine(data: socket, control: socket, preload: str, scratch: str) -> NoReturn:
-    """Drop what belongs to the host, then serve as `spawn` would: the engine has its own session and descriptors."""
+    """Drop what belongs to the host, then serve as `spawn_engine` would: it has its own session and descriptors."""
     try:
         from etude import confine
-        from etude.sources.engine import serve
+        from etude.sources.engine import serve_engine
 
         gc.freeze()
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        confine.replace_environment(_clean_environment(scratch))
+        confine.replace_process_environment(_clean_environment(scratch))
         _keep_descriptors(data.fileno(), control.fileno())
-        serve(data, control, network=False, preload=preload)
+        serve_engine(data, control, network=False, preload=preload)
     finally:
         # Nothing of the host runs here: no exit handlers, no flush of its output.
         os._exit(1)

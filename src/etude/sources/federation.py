@@ -1,5 +1,7 @@
-"""Several sources in one query. Sources that DuckDB can read in place are attached; of the others, the tables that the
-query names are copied, with only the columns it mentions, each through its own engine and guard."""
+"""Several sources in one query: attached if DuckDB can read them in place, otherwise the tables it names are copied.
+
+Only the columns that the query mentions are copied, each table through its own engine and guard.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from etude.sources.base import MORE_TIME, Json, LoadWait, Mount
 from etude.sources.parameters import Encoded
 from etude.sources.pool import Pool, ResultStream
 from etude.sources.registered_tables import RegisteredTables
-from etude.sources.source import Source, relay, stream
-from etude.spool import write_parquet
+from etude.sources.source import Source, relay_stream, stream_query
+from etude.spool import spool_to_parquet
 
 COPY_ROWS = 5_000_000
 """The most rows of a table that is copied for a join."""
@@ -27,7 +29,7 @@ COPY_BYTES = 4 << 30
 """The most bytes that are copied for a join, of all tables together."""
 
 
-def find_others(sql: str, primary: str, names: Iterable[str]) -> list[str]:
+def find_other_sources(sql: str, primary: str, names: Iterable[str]) -> list[str]:
     """Return the other sources that the text may use as qualifiers: a cheap guess, the engine decides."""
     lowered = sql.lower()
     return [n for n in names if n != primary and re.search(rf'(?<![\w."])"?{re.escape(n)}"?\s*\.\s*["\w]', lowered)]
@@ -77,8 +79,10 @@ def query_together(
                 keys.append(key)
             key = ("join", tuple(k[:-1] for k in keys), tuple(k[-1] for k in keys))
             tenant = sources[0].tenant
-            inner = stream(pool, key, tuple(mounts), False, sql, left.limits(), describe, on_progress, tenant, params)
-            yield from relay(inner, answer)
+            inner = stream_query(
+                pool, key, tuple(mounts), False, sql, left.limits(), describe, on_progress, tenant, params
+            )
+            yield from relay_stream(inner, answer)
         except LimitExceeded as error:
             if error.details.get("limit") == "timeout_s":
                 raise _too_slow(limits) from None  # with the whole time, not what copying left of it
@@ -185,7 +189,7 @@ def _copy_table(
     try:
         with contextlib.closing(copy.batches):  # type: ignore[type-var]
             first = next(copy.batches)
-            write_parquet(path, first.schema, itertools.chain([first], copy.batches))
+            spool_to_parquet(path, first.schema, itertools.chain([first], copy.batches))
     except LimitExceeded as error:
         if error.details.get("limit") not in ("rows", "bytes"):
             raise

@@ -15,7 +15,7 @@ SQLITE_HEADER = 100
 WAL_HEADER = 32
 
 
-def stamp(path: str) -> str:
+def file_stamp(path: str) -> str:
     """Return identity, size and times of a file; raise `OSError` if it cannot be found.
 
     The time of the last change (`ctime`) is set by the kernel: `cp -p`, `touch -d` and `rsync` do not restore it. Two
@@ -37,7 +37,7 @@ def file_fingerprint(path: str) -> str:
     marks = []
     for each in (path, f"{path}.wal"):
         with suppress(FileNotFoundError):
-            marks.append(stamp(each))
+            marks.append(file_stamp(each))
     # The headers count the checkpoints.
     return "-".join([*marks, _hash_head(path, DUCKDB_HEADERS)]) if marks else ""
 
@@ -48,7 +48,7 @@ def sqlite_fingerprint(path: str) -> str:
     # The header of the file counts changes, and that of the log the times it began anew.
     for each, size in ((path, SQLITE_HEADER), (f"{path}-wal", WAL_HEADER)):
         with suppress(OSError):
-            marks += [stamp(each), _hash_head(each, size)]
+            marks += [file_stamp(each), _hash_head(each, size)]
     return "|".join(marks)
 
 
@@ -56,7 +56,7 @@ def paths_fingerprint(paths: tuple[str, ...]) -> str:
     """Return a fingerprint of several files together; raise `OSError` if one cannot be found."""
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(f"{path}\0{stamp(path)}\n".encode("utf-8", "surrogateescape"))
+        digest.update(f"{path}\0{file_stamp(path)}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 

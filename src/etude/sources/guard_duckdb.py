@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
 from etude.sources.base import CheckedQuery, Json
-from etude.sources.cte_scope import CteScope, first_positions
-from etude.sources.duckdb_errors import failed_check
+from etude.sources.cte_scope import CteScope, first_cte_positions
+from etude.sources.duckdb_errors import failed_duckdb_check
 from etude.sources.functions import allowed_functions
-from etude.sources.query_hints import missing_function
+from etude.sources.query_hints import missing_function_hint
 
 MAX_TEXT = 1 << 20
 
@@ -44,7 +44,7 @@ _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(?=[a-z(])", re.IGNORECASE)
 _KEYWORDS_AFTER_PIVOT_ON = frozenset({"using", "group", "order", "limit", "offset"})
 
 
-def fold(name: str) -> str:
+def fold_duckdb_name(name: str) -> str:
     """Return the name as DuckDB compares it: only ASCII is lower-cased, so a Kelvin sign is not a `k`."""
     return "".join(c.lower() if c.isascii() else c for c in name)
 
@@ -55,20 +55,20 @@ class GrantedNames:
     def __init__(
         self, default: str, tables: Iterable[tuple[str, str, str]], all_granted: bool, also: Iterable[str] = ()
     ) -> None:
-        self.default = fold(default)
+        self.default = fold_duckdb_name(default)
         # DuckDB looks for a bare name in these after the default, in this order.
-        self._searched = (self.default, *map(fold, also))
+        self._searched = (self.default, *map(fold_duckdb_name, also))
         self.all_granted = all_granted
         self._shown: dict[tuple[str, str, str], str] = {}
         for catalog, schema, table in tables:
             shown = table if schema == "main" else f"{schema}.{table}"
-            if fold(catalog) != self.default:
+            if fold_duckdb_name(catalog) != self.default:
                 shown = f"{catalog}.{shown}"
-            self._shown[fold(catalog), fold(schema), fold(table)] = shown
+            self._shown[fold_duckdb_name(catalog), fold_duckdb_name(schema), fold_duckdb_name(table)] = shown
 
     def find(self, path: list[str]) -> str | None:
         """Return the display name of a granted table, or None if the path does not name one."""
-        parts = [fold(p) for p in path]
+        parts = [fold_duckdb_name(p) for p in path]
         if len(parts) == 1:
             keys = [(catalog, "main", parts[0]) for catalog in self._searched]
         elif len(parts) == 2:
@@ -149,7 +149,7 @@ class Guard:
         try:
             statements = self._connection.extract_statements(sql)
         except duckdb.Error as error:
-            raise failed_check(error, sql) from None
+            raise failed_duckdb_check(error, sql) from None
         if len(statements) != 1:
             raise Refused(
                 f"The text contains {len(statements)} statements; a query is exactly one.",
@@ -178,7 +178,7 @@ class Guard:
         and the text that names them is checked and run like any other.
         """
         prefix = "__pivot_enum"
-        while prefix in fold(sql):
+        while prefix in fold_duckdb_name(sql):
             prefix += "_"
         text, count = _name_pivots(sql, prefix)
         if not count or self._kind(text) != "SELECT":
@@ -211,7 +211,7 @@ class Guard:
         try:
             ((text,),) = self._connection.execute("SELECT json_deserialize_sql($1)", [tree]).fetchall()
         except duckdb.Error as error:
-            raise failed_check(error, "") from None
+            raise failed_duckdb_check(error, "") from None
         if _without_positions(self._tree(text, text)) != _without_positions(node):
             raise Refused(
                 "This `PIVOT` cannot be checked, because it does not list its values.",
@@ -237,7 +237,7 @@ class Guard:
                 [text],
             ).fetchall()
         except duckdb.Error as error:
-            raise failed_check(error, original) from None
+            raise failed_duckdb_check(error, original) from None
         try:
             tree = json.loads(rows[0][0])
         except ValueError:
@@ -403,7 +403,7 @@ class _Walk:
         if kind not in _QUERY_NODES:
             self._refuse(node, f"`{kind}`", "node")
         entries = node.get("cte_map", {}).get("map", [])
-        names = first_positions(fold(entry["key"]) for entry in entries)
+        names = first_cte_positions(fold_duckdb_name(entry["key"]) for entry in entries)
         for position, entry in enumerate(entries):
             # A common table expression sees only those before it, and itself if it is recursive.
             before = CteScope(names, position, scope)
@@ -414,7 +414,7 @@ class _Walk:
                     self.anything(value, before)
         scope = CteScope(names, len(entries), scope) if entries else scope
         recursive = kind == "RECURSIVE_CTE_NODE"
-        own = CteScope({fold(str(node.get("cte_name", ""))): 0}, 1, scope) if recursive else scope
+        own = CteScope({fold_duckdb_name(str(node.get("cte_name", ""))): 0}, 1, scope) if recursive else scope
         for part, value in node.items():
             if part == "cte_map":
                 continue
@@ -472,8 +472,8 @@ class _Walk:
             self._show(item, scope)
 
     def _table(self, item: Json, path: list[str], scope: CteScope | None) -> None:
-        named = len(path) == 1 or (len(path) == 2 and fold(path[0]) == "recurring")
-        if named and scope is not None and scope.sees(fold(path[-1])):
+        named = len(path) == 1 or (len(path) == 2 and fold_duckdb_name(path[0]) == "recurring")
+        if named and scope is not None and scope.sees(fold_duckdb_name(path[-1])):
             return
         found = self._names.find(path)
         if found is None:
@@ -489,14 +489,16 @@ class _Walk:
     def _function(self, item: Json, allowed: frozenset[str], noun: str, at: Json | None = None) -> None:
         if item.get("class") not in ("FUNCTION", "WINDOW"):
             self._refuse(at or item, f"this {noun}", "function")
-        path = [fold(p) for p in item.get("qualified_name", {}).get("path", [item.get("function_name", "")])]
+        path = [
+            fold_duckdb_name(p) for p in item.get("qualified_name", {}).get("path", [item.get("function_name", "")])
+        ]
         if path[-1] not in allowed:
             allowed |= self._macros()
         if path[-1] not in allowed or len(path) > 2 or (len(path) == 2 and path[0] not in _FUNCTION_SCHEMAS):
             name = ".".join(path)
             near = difflib.get_close_matches(path[-1], allowed, n=1, cutoff=0.8)
             hint = "Read a table of this source instead; `SHOW TABLES` lists them." if noun == "table function" else ""
-            missing = missing_function(path[-1], "duckdb") if noun == "function" and len(path) == 1 else None
+            missing = missing_function_hint(path[-1], "duckdb") if noun == "function" and len(path) == 1 else None
             if missing is not None:
                 raise Refused(missing[0], hint=missing[1], reason="function", **self._position(at or item))
             if near and near[0] != path[-1]:
@@ -534,10 +536,10 @@ class _Walk:
         offset = item.get("query_location")
         if offset is None or self._text is None:
             return {}
-        return line_and_column(self._text, offset)
+        return line_of_offset(self._text, offset)
 
 
-def line_and_column(text: str, offset: int) -> dict[str, int]:
+def line_of_offset(text: str, offset: int) -> dict[str, int]:
     """Return the line and column of a byte offset, counted from 1."""
     before = text.encode()[:offset].decode(errors="ignore")
     return {"line": before.count("\n") + 1, "column": len(before) - (before.rfind("\n") + 1) + 1}

@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
 from etude.sources.base import CheckedQuery
-from etude.sources.cte_scope import CteScope, first_positions
+from etude.sources.cte_scope import CteScope, first_cte_positions
 from etude.sources.functions import allowed_functions
-from etude.sources.query_hints import ENGINES, function_hint, missing_function
+from etude.sources.query_hints import ENGINES, function_hint, missing_function_hint
 from etude.sources.quoting import quote_identifier, quote_literal
 
 
@@ -681,7 +681,7 @@ def _find(path: list[str], granted: Granted, *, exact: bool) -> str | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def is_granted(wanted: Sequence[str] | None, *names: str) -> bool:
+def is_granted_table(wanted: Sequence[str] | None, *names: str) -> bool:
     """Return whether any of a table's names is among the wanted names; None means that all tables are wanted."""
     return wanted is None or bool({_ascii_lower(w) for w in wanted} & {_ascii_lower(n) for n in names})
 
@@ -914,7 +914,7 @@ class _Walk:
 
         scope = self._scopes.get(id(node.parent)) if node.parent is not None else None
         if isinstance(node, exp.Query) and (clause := node.args.get("with_")) is not None:
-            positions = first_positions(map(self._cte_name, clause.expressions))
+            positions = first_cte_positions(map(self._cte_name, clause.expressions))
             more = 1 if clause.args.get("recursive") else 0
             for position, cte in enumerate(clause.expressions):
                 # A common table expression sees those before it, and itself if the WITH is recursive.
@@ -1094,7 +1094,7 @@ class _Walk:
 
     def _refuse_call(self, name: str, position: Mapping[str, int], noun: str = "function", hint: str = "") -> NoReturn:
         allowed = self._table_functions if noun == "table function" else self._functions
-        if not hint and noun == "function" and (missing := missing_function(name, self._dialect)) is not None:
+        if not hint and noun == "function" and (missing := missing_function_hint(name, self._dialect)) is not None:
             raise Refused(missing[0], hint=missing[1], reason="function", **position)
         near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.8)
         if near and near[0] != name and not hint:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude import wire
-from etude.arrow_limits import check_batch
+from etude.arrow_limits import check_batch_limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.fair_share import FairShare
-from etude.scratch_folder import ScratchFolder, remove_orphans
+from etude.scratch_folder import ScratchFolder, remove_orphaned_folders
 from etude.sources import engine_process
 from etude.sources.base import MORE_TIME, Json, LoadProgress, LoadWait, Mount, empty_batch
 
@@ -95,8 +95,8 @@ class EngineClient:
         self.limits = limits
         """They apply from the moment the process opens its sources."""
         self._scratch = ScratchFolder(SCRATCH)
-        self._data, data = wire.pair()
-        self._control, control = wire.pair()
+        self._data, data = wire.socket_pair()
+        self._control, control = wire.socket_pair()
         self._control_lock = threading.Lock()
         self._poll = select.poll()
         self._poll.register(self._data, select.POLLIN)
@@ -106,9 +106,9 @@ class EngineClient:
         self.info: Json = {}
         with data, control:
             if fork:
-                self._process = engine_process.fork(data, control, preload, str(self._scratch.path))
+                self._process = engine_process.fork_engine(data, control, preload, str(self._scratch.path))
             else:
-                self._process = engine_process.spawn(data, control, network, preload, str(self._scratch.path))
+                self._process = engine_process.spawn_engine(data, control, network, preload, str(self._scratch.path))
 
     @property
     def pid(self) -> int:
@@ -305,11 +305,11 @@ class EngineClient:
 
     def _cancel(self, query_id: int) -> None:
         with self._control_lock, contextlib.suppress(wire.Closed, OSError):
-            wire.send(self._control, {"id": query_id})
+            wire.send_frame(self._control, {"id": query_id})
 
     def _send(self, head: Json) -> None:
         try:
-            wire.send(self._data, head)
+            wire.send_frame(self._data, head)
         except (wire.Closed, OSError):
             raise self._ended() from None
 
@@ -323,12 +323,12 @@ class EngineClient:
                 left = deadline - time.monotonic()
                 ready = [fd for fd, _ in self._poll.poll(max(left, 0) * 1000)]
                 if data in ready:
-                    frame = wire.receive(self._data, keep)
+                    frame = wire.receive_frame(self._data, keep)
                     if frame.head.get("error", {}).pop("fatal", False):
                         self.kill()  # its database is unusable, and would fail the queries of others
                     return frame
                 if ready:
-                    done = wire.receive(self._control).head.get("progress")
+                    done = wire.receive_frame(self._control).head.get("progress")
                     if on_progress is not None and done is not None:
                         on_progress(done)
                 elif left <= 0:
@@ -376,7 +376,7 @@ def _decode(blob: Any) -> list[Any]:
     reader = pa.ipc.open_stream(pa.py_buffer(blob))
     batches = list(reader)
     for batch in batches:
-        check_batch(batch)
+        check_batch_limits(batch)
     return batches or [empty_batch(reader.schema)]
 
 
@@ -484,7 +484,7 @@ class Pool:
         if not self._tidied:
             # Only once, and while the process loads its libraries, so that the caller does not wait for it.
             self._tidied = True
-            remove_orphans(SCRATCH, Path(tempfile.gettempdir()))
+            remove_orphaned_folders(SCRATCH, Path(tempfile.gettempdir()))
         return engine
 
     def _take(self, key: Key | None, wait_s: float, tenant: str) -> EngineClient | None:

@@ -109,7 +109,7 @@ def function_hint(name: str, dialect: str) -> str:
     return _BY_NAME.get(dialect, {}).get(name.lower(), "")
 
 
-def missing_function(name: str, dialect: str) -> tuple[str, str] | None:
+def missing_function_hint(name: str, dialect: str) -> tuple[str, str] | None:
     """Return the message and the hint for a function that a dialect does not have; None if it is not known."""
     instead = function_hint(name, dialect)
     if not instead:
@@ -153,14 +153,14 @@ _FOR_TEXT = frozenset(
 )
 
 
-def type_error(message: str, sql: str, dialect: str) -> tuple[str, str] | None:
+def type_error_hint(message: str, sql: str, dialect: str) -> tuple[str, str] | None:
     """Return the message and the hint for an engine's error about types, without its list of overloads; else None."""
     message = message[:4000]  # it may quote a long value, and the patterns take quadratic time
     call = _CALL.search(message)
     if call is not None:
         name = (call["name"] or call["name2"]).strip().strip('"')
         types = [t.strip() for t in (call["types"] or call["types2"] or "").split(",")]
-        if call["name2"] and (known := missing_function(name, dialect)) is not None:
+        if call["name2"] and (known := missing_function_hint(name, dialect)) is not None:
             return known
         return f"`{name}` does not take ({', '.join(_plain(t) for t in types)}).", _cast_hint(name, types, sql)
     compared = _COMPARED.search(message)
@@ -240,7 +240,7 @@ _SYNTAX: tuple[tuple[str, str], ...] = (
 """Marks of a dialect, with the dialect that a query with that mark is read in."""
 
 
-def rewrite(sql: str, dialect: str) -> Iterator[str]:
+def rewrite_for_dialect(sql: str, dialect: str) -> Iterator[str]:
     """Yield the query in its source's dialect, if it looks like another one. The caller must check that it runs."""
     import logging
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from etude.entities import Catalog, SourceSpec
 from etude.scratch_folder import ScratchFolder
-from etude.sources.arrow_tables import check_table_name, to_batches
+from etude.sources.arrow_tables import check_table_name, table_to_batches
 from etude.sources.base import Json, LoadWait, Mount
 from etude.sources.pool import MAIN, Key, OnProgress, Pool
 from etude.sources.source import Source
-from etude.spool import write_parquet
+from etude.spool import spool_to_parquet
 
 PREFIX = "etude-frames-"
 NAME = "frames"
@@ -51,9 +51,9 @@ class RegisteredTables(Source):
     def register(self, name: str, data: Any) -> None:
         """Add a table, or replace the one of that name."""
         check_table_name(name)
-        schema, batches = to_batches(data, name)
+        schema, batches = table_to_batches(data, name)
         path = self._new_path()
-        write_parquet(path, schema, batches)
+        spool_to_parquet(path, schema, batches)
         self._add(name, path)
 
     def register_parquet(self, name: str, data: bytes) -> None:
@@ -86,7 +86,7 @@ class RegisteredTables(Source):
             self._held = None
 
 
-def add_tables(catalog: Catalog, frames: RegisteredTables) -> Catalog:
+def add_registered_tables(catalog: Catalog, frames: RegisteredTables) -> Catalog:
     """Return the catalog of a source together with the tables that were registered beside it."""
     if not frames.names:
         return catalog

@@ -1,4 +1,4 @@
-"""Turn rows from database clients into Arrow record batches."""
+"""Turn rows from database clients into Arrow record batches: text becomes times, intervals, booleans, lists."""
 
 from __future__ import annotations
 

@@ -16,13 +16,13 @@ from etude.entities import Catalog, Limits, SourceSpec, Table
 from etude.errors import Invalid, LimitExceeded, SourceMissing
 from etude.redaction import redact
 from etude.settings import RemoteSettings
-from etude.sources.base import LoadWait, Mount, out_of_time, schema_mark
+from etude.sources.base import LoadWait, Mount, query_timeout_error, tables_fingerprint
 from etude.sources.cost import Size, correct_estimate
 from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
 from etude.sources.files.cache import LOAD_S, load_files
 from etude.sources.parameters import Encoded
 from etude.sources.pool import CHECK_S, MAIN, EngineClient, Key, OnProgress, Pool, ResultStream
-from etude.sources.source_url import find_kind, local_path, resolve_url
+from etude.sources.source_url import resolve_source_url, source_kind, source_path
 
 _NETWORK = frozenset({"postgres", "mysql"})
 FILE_OPTIONS = ("dates", "decimal", "follow_links", "strict")
@@ -57,11 +57,11 @@ class Source:
     ) -> None:
         self.name = name
         self.spec = spec
-        self.url = str(path) if path is not None else resolve_url(spec.url)
+        self.url = str(path) if path is not None else resolve_source_url(spec.url)
         """Its URL, or the folder on this machine that holds the files of an upload."""
-        self.kind = spec.kind or find_kind(self.url)
+        self.kind = spec.kind or source_kind(self.url)
         if self.kind in ("duckdb", "sqlite", "files"):
-            self.url = local_path(self.url)
+            self.url = source_path(self.url)
         self.named = True
         """False if it was opened by its path or URL, which then is the only way to find it again."""
         self.hides = ""
@@ -128,19 +128,19 @@ class Source:
         return (self.name, self.url, tables, options, mark), mount
 
     def _mount_files(self, on_progress: OnProgress | None, wait: LoadWait) -> tuple[Key, Mount]:
-        from etude.sources.files.column_types import READING, reading_of
-        from etude.sources.files.discover import scan
+        from etude.sources.files.column_types import READING, parse_reading_options
+        from etude.sources.files.discover import scan_files
 
         options = self.spec.options
         for name in options:
             if name not in FILE_OPTIONS:
                 raise Invalid(f"`{name}` is not an option of files.", hint=f"Use one of {', '.join(FILE_OPTIONS)}.")
-        reading_of(options)
+        parse_reading_options(options)
         reading = tuple((name, options[name]) for name in READING if name in options)
         # The files of an uploaded source are links to those of the object store.
         uploaded = bool(self.spec.uploaded)
         follow = uploaded or _is_set(self.spec, "follow_links")
-        found = scan(self._local(wait), follow_links=follow, options=reading, uploaded=uploaded)
+        found = scan_files(self._local(wait), follow_links=follow, options=reading, uploaded=uploaded)
         mark = hashlib.sha256("|".join(f.key for f in found.tables).encode()).hexdigest()
         with self._locked(wait):
             if self._loaded is None or self._loaded[0] != mark:
@@ -173,13 +173,13 @@ class Source:
 
     def _local(self, wait: LoadWait) -> str:
         """Return the path of the files: the URL itself, or that of their copy if they are on another machine."""
-        from etude.sources.files.remote import fetch, is_remote
+        from etude.sources.files.remote import download_remote_file, is_remote_url
 
-        if not is_remote(self.url):
+        if not is_remote_url(self.url):
             return self.url
         with self._locked(wait):
             if self._fetched is None or time.monotonic() - self._fetched[0] > REMOTE_S:
-                copy = fetch(self.url, self._cache / "remote", self._remote, wait)
+                copy = download_remote_file(self.url, self._cache / "remote", self._remote, wait)
                 self._fetched = (time.monotonic(), copy)
             return str(self._fetched[1])
 
@@ -209,7 +209,7 @@ class Source:
         if self.kind == "files":
             return self._query_files(sql, limits, describe, on_progress, params)
         key, mount = self.mount()
-        answer = stream(
+        answer = stream_query(
             self._pool, key, (mount,), self.network, sql, limits, describe, on_progress, self.tenant, params
         )
         if describe and not self.native:
@@ -228,12 +228,16 @@ class Source:
             # The first query on files that were just read tells what was assumed; later ones need not repeat it.
             answer.notes, self._untold = self._untold, {}
             left = limits.model_copy(update={"timeout_s": max(wait.left_s, CHECK_S)})
-            inner = stream(self._pool, key, (mount,), False, sql, left, describe, on_progress, self.tenant, params)
+            inner = stream_query(
+                self._pool, key, (mount,), False, sql, left, describe, on_progress, self.tenant, params
+            )
             try:
-                yield from relay(inner, answer)
+                yield from relay_stream(inner, answer)
             except LimitExceeded as error:
                 if error.details.get("limit") == "timeout_s":
-                    raise out_of_time(limits.timeout_s) from None  # with the whole time, not what reading left of it
+                    raise query_timeout_error(
+                        limits.timeout_s
+                    ) from None  # with the whole time, not what reading left of it
                 raise
 
         answer.batches = batches()
@@ -284,7 +288,7 @@ class Source:
                 except GeneratorExit:
                     engine.kill()  # its unread answer would be taken for that of the next query
                     raise
-                yield from relay(inner, answer)
+                yield from relay_stream(inner, answer)
             finally:
                 self._pool.give_back(key, engine, self.tenant)
 
@@ -300,7 +304,7 @@ def _is_set(spec: SourceSpec, option: str) -> bool:
     return value == "true"
 
 
-def stream(
+def stream_query(
     pool: Pool,
     key: Key,
     mounts: tuple[Mount, ...],
@@ -317,13 +321,13 @@ def stream(
 
     def batches() -> Iterator[Any]:
         with pool.lease(key, mounts, network, limits.timeout_s, tenant) as engine:
-            yield from relay(engine.query(sql, limits, describe, on_progress, params), answer)
+            yield from relay_stream(engine.query(sql, limits, describe, on_progress, params), answer)
 
     answer.batches = batches()
     return answer
 
 
-def relay(inner: ResultStream, outer: ResultStream) -> Iterator[Any]:
+def relay_stream(inner: ResultStream, outer: ResultStream) -> Iterator[Any]:
     """Yield the batches of `inner`; copy its state to `outer`, whose `cancel` cancels it."""
     outer.started(inner.cancel)
     inner.parts = outer.parts
@@ -343,4 +347,4 @@ def make_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, An
         # A reference without column names refers to the key.
         key["to_columns"] = key.get("to_columns") or keys.get(key["to_table"], ())
     entries = tuple(Table.model_validate(t) for t in tables)
-    return Catalog(source=source, kind=kind, dialect=dialect, tables=entries, fingerprint=schema_mark(tables))
+    return Catalog(source=source, kind=kind, dialect=dialect, tables=entries, fingerprint=tables_fingerprint(tables))

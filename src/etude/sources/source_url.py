@@ -16,14 +16,14 @@ _RESERVED = frozenset(["main", "temp", "system", "memory", "information_schema",
 NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
-def resolve_url(url: str) -> str:
+def resolve_source_url(url: str) -> str:
     """Return the URL itself, or the one that `env:NAME` or `file:PATH` refers to."""
-    from etude.settings import read_reference
+    from etude.settings import read_setting_reference
 
-    return read_reference(url, "The source")
+    return read_setting_reference(url, "The source")
 
 
-def find_kind(url: str) -> str:
+def source_kind(url: str) -> str:
     """Return the kind of source behind a URL or path; a file's content decides, not its name alone."""
     scheme, separator, _ = url.partition("://")
     if separator and scheme in _SCHEMES:
@@ -35,13 +35,13 @@ def find_kind(url: str) -> str:
     if separator and scheme != "file":
         from etude import plugins
 
-        if scheme in plugins.names("source"):
+        if scheme in plugins.implementation_names("source"):
             return scheme
         raise Invalid(
             f"`{scheme}://` is not a kind of source.",
             hint="Give a path, a glob, https://, s3://, postgresql://, mysql://, mariadb://, sqlite:/// or duckdb:///.",
         )
-    path = local_path(url)
+    path = source_path(url)
     if os.path.isfile(path):
         with open(path, "rb") as file:
             head = file.read(16)
@@ -52,7 +52,7 @@ def find_kind(url: str) -> str:
     return "files"
 
 
-def local_path(url: str) -> str:
+def source_path(url: str) -> str:
     """Return the absolute path of a path, `file://`, `sqlite:///` or `duckdb:///` URL; other URLs stay as they are."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme in ("https", "http", "s3"):
@@ -64,7 +64,7 @@ def local_path(url: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def name_for(url: str) -> str:
+def source_name_from_url(url: str) -> str:
     """Return a name for a source that has only a URL: its last part, made valid for SQL."""
     shown = redact(url) if "://" in url else url
     tail = re.sub(r"[?#].*$", "", shown).rstrip("/").rsplit("/", 1)[-1]
@@ -77,7 +77,7 @@ def name_for(url: str) -> str:
     return f"{name}_db" if name in _RESERVED else name
 
 
-def check_offered(url: str, offered: Iterable[str]) -> None:
+def check_offered_source(url: str, offered: Iterable[str]) -> None:
     """Raise unless the URL names a database that the operator lets others add.
 
     Only a plain URL is read: options could name another host, and clients read two of `@` in different ways.
@@ -106,7 +106,7 @@ def _place(url: re.Match[str]) -> tuple[str, str, str]:
     return kind, url["host"].lower(), url["port"] or _PORTS[kind]
 
 
-def check_name(name: str) -> str:
+def check_source_name(name: str) -> str:
     """Return the name; raise `Invalid` if it needs quotes before a dot in a query."""
     if not NAME.fullmatch(name) or name in _RESERVED:
         raise Invalid(

@@ -117,7 +117,7 @@ class TurnResult:
     refused: list[Finish]
 
 
-def backoff(attempts: int) -> float:
+def action_backoff(attempts: int) -> float:
     """Return the seconds to wait after this number of failed attempts: doubled each time, up to a minute.
 
     Up to half of it is left out at random, so that agents that failed together do not retry together.

@@ -1,4 +1,4 @@
-"""The agents of a store: their configuration and status, their steps, and the control messages sent to them.
+"""The agents of a store: configuration, status and steps, control messages, and lists of their actions.
 
 Each verb is one transaction that commits before any worker is notified, so a lost notification loses nothing.
 """
@@ -15,11 +15,11 @@ from typing import Any, Literal, cast, get_args
 from etude.entities import Entity
 from etude.errors import Conflict, Invalid, NotFound
 from etude.ids import new_id
-from etude.redaction import is_secret
+from etude.redaction import is_secret_name
 from etude.store.action import ATTEMPTS, URGENCY, NewAction
-from etude.store.base import ALL, Page, row_limit
+from etude.store.base import ALL, Page, store_row_limit
 from etude.store.queue import WAKE_URGENCY, Queue, agent_not_found
-from etude.store.queue_dialect import REFRESH, Transaction, clean, to_text
+from etude.store.queue_dialect import REFRESH, Transaction, clean_for_database, json_for_database
 
 Status = Literal["active", "error", "paused", "destroying", "destroyed"]
 """`error`: active, but its last action failed for good."""
@@ -176,7 +176,7 @@ class AgentStore:
     def agents(self, status: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AgentInfo]:
         """Return a page of agents, newest first. Destroyed agents are listed only if `status` asks for them."""
         _check_cursor(cursor)
-        asked = row_limit(limit)
+        asked = store_row_limit(limit)
         where, values = ["tenant = ?"], [self.queue.tenant]
         if status in ("active", "error"):
             where.append(f"status = 'active' AND failed = {int(status == 'error')}")
@@ -206,7 +206,7 @@ class AgentStore:
 
     def steps(self, agent_id: str, after: int = 0, limit: int = 100) -> list[AgentStep]:
         """Return the steps of an agent after step number `after`, in order."""
-        rows = self.queue.read(STEPS, self.queue.tenant, agent_id, min(max(after, 0), ALL), row_limit(limit))
+        rows = self.queue.read(STEPS, self.queue.tenant, agent_id, min(max(after, 0), ALL), store_row_limit(limit))
         if not rows:
             self.agent(agent_id)
         return [_agent_step(row) for row in rows]
@@ -225,14 +225,14 @@ class AgentStore:
     ) -> Page[ActionInfo]:
         """Return a page of actions, newest first."""
         _check_cursor(cursor)
-        asked = row_limit(limit)
+        asked = store_row_limit(limit)
         where, values = "", [self.queue.tenant]
         if agent_id is not None:
             self.agent(agent_id)
             where, values = f"{where} AND agents.id = ?", [*values, agent_id]
         if state is not None:
             # Written out, because the indexes are those of single states.
-            where = f"{where} AND actions.state = '{check_state(state)}'"
+            where = f"{where} AND actions.state = '{check_action_state(state)}'"
         if cursor is not None:
             where = f"{where} AND actions.seq < {int(cursor)}"
         rows = self.queue.read(f"{ACTIONS}{where} ORDER BY actions.seq DESC LIMIT ?", *values, asked + 1)
@@ -249,7 +249,7 @@ class AgentStore:
         with self.queue.transaction() as work:
             no, *_ = self._lock(work, found.agent, allow_destroyed=True)
             error = f"cancelled: {cause.reason}" if cause.reason else None
-            if not work(CANCEL_ACTION, clean(error), self.queue.tenant, action_id):
+            if not work(CANCEL_ACTION, clean_for_database(error), self.queue.tenant, action_id):
                 raise self._other_state(action_id, "It can be cancelled only while it waits.")
             work.do(REFRESH, work.list([no]))
             self._publish(work, found.agent, "action_cancelled", action=action_id, **cause.facts())
@@ -314,7 +314,7 @@ class AgentStore:
     ) -> None:
         """Add an agent whose first step is due now. Its usage counts toward the key's daily quota."""
         with self.queue.transaction() as work:
-            rows = work(ADD, self.queue.tenant, agent_id, kind, to_text(config), key_id, int(listens))
+            rows = work(ADD, self.queue.tenant, agent_id, kind, json_for_database(config), key_id, int(listens))
             if not rows:
                 raise Conflict(f"Agent `{agent_id}` already exists.", hint="Choose another id.")
             self._add(work, rows[0][0], "start")
@@ -322,7 +322,7 @@ class AgentStore:
 
     def message(self, agent_id: str, body: Any, cause: Cause = NO_CAUSE, **how: Any) -> str:
         """Queue a message, which gets a step of its own, and return the id of its action."""
-        (name,) = self.queue.enqueue(NewAction(agent_id, "message", to_text(body), **how))
+        (name,) = self.queue.enqueue(NewAction(agent_id, "message", json_for_database(body), **how))
         if cause.reason:
             with self.queue.transaction() as work:
                 self._publish(work, agent_id, "messaged", action=name, **cause.facts())
@@ -390,7 +390,7 @@ class AgentStore:
             no, _, running, _ = self._lock(work, agent_id)
             if change is not None:
                 ((config,),) = work(CONFIG, no)
-                work.do(SET_CONFIG, to_text(change(json.loads(config))), no)
+                work.do(SET_CONFIG, json_for_database(change(json.loads(config))), no)
             self._add_control(work, no, "reload", None)
             work.notifications.append(("reload", no))  # to all workers: any of them may run its next step
             self._tell(work, agent_id, "reloaded", cause)
@@ -430,7 +430,7 @@ class AgentStore:
         return no, status, running, step_no
 
     def _add_control(self, work: Transaction, no: int, verb: str, body: Any) -> None:
-        work.do(ADD_CONTROL, no, verb, None if body is None else to_text(body))
+        work.do(ADD_CONTROL, no, verb, None if body is None else json_for_database(body))
         work.notifications.append(("control", no))
 
     def _add(self, work: Transaction, no: int, kind: str) -> None:
@@ -444,7 +444,7 @@ class AgentStore:
             self._publish(work, agent_id, name, **facts)
 
     def _publish(self, work: Transaction, agent_id: str, name: str, **facts: Any) -> None:
-        work.add_events([(self.queue.tenant, agent_id, f"agent.{name}", to_text(facts))])
+        work.add_events([(self.queue.tenant, agent_id, f"agent.{name}", json_for_database(facts))])
 
 
 def _check_cursor(cursor: str | None) -> None:
@@ -452,7 +452,7 @@ def _check_cursor(cursor: str | None) -> None:
         raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
 
 
-def check_state(state: str) -> ActionState:
+def check_action_state(state: str) -> ActionState:
     """Return the state of actions; raise `Invalid` for anything else."""
     known = get_args(ActionState)
     if state not in known:
@@ -487,7 +487,7 @@ def _agent_info(row: tuple[Any, ...]) -> AgentInfo:
     return AgentInfo(
         id=agent_id,
         kind=kind,
-        config={k: "***" if isinstance(v, str) and is_secret(k) else v for k, v in json.loads(config).items()},
+        config={k: "***" if isinstance(v, str) and is_secret_name(k) else v for k, v in json.loads(config).items()},
         status=status,
         activity=_activity(status, running, head, next_at, done),
         step_no=step_no,

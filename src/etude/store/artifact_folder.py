@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from etude.errors import Damaged, Invalid
-from etude.store.checked import LARGE, PART, CheckedFile, Summing, Sums, make_sums, sums_path
+from etude.store.checked import LARGE, PART, CheckedFile, Summing, Sums, checksums_path, make_checksums
 
 CHUNK = 1 << 20
 LEFTOVER_S = 24 * 3600
@@ -22,50 +22,50 @@ LEFTOVER_S = 24 * 3600
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def key_of(digest: str) -> str:
+def artifact_key(digest: str) -> str:
     """Return the place of an artifact below its folder or bucket."""
     if not HASH.fullmatch(digest):
         raise Invalid(f"`{digest[:80]}` is not the hash of an artifact: 64 hexadecimal digits.")
     return f"artifacts/{digest[:2]}/{digest}"
 
 
-def put_in_folder(folder: Path, data: bytes | Path) -> Summing:
+def put_artifact(folder: Path, data: bytes | Path) -> Summing:
     """Store the bytes, or those of the file, and return their hash and size; bytes that are already stored stay."""
     # One pass: hash while copying next to the target, then rename the copy.
-    with temporary_file(folder / "artifacts") as (file, temporary):
+    with temporary_artifact(folder / "artifacts") as (file, temporary):
         written = Summing()
-        for chunk in chunks_of(data):
+        for chunk in artifact_chunks(data):
             written.add(chunk)
             file.write(chunk)
-        target = folder / key_of(written.hash)
-        if not keep_whole(folder, target, written.hash):
+        target = folder / artifact_key(written.hash)
+        if not keep_whole_artifact(folder, target, written.hash):
             file.flush()
             # Sync before the rename, so that not even a power cut leaves a partial file under this name.
             os.fsync(file.fileno())
             target.parent.mkdir(mode=0o700, exist_ok=True)
             os.replace(temporary, target)
-            sync_folder(target.parent)
+            sync_artifact_folder(target.parent)
             if written.size > LARGE:
                 written.sums().write(target, written.hash)
     return written
 
 
-def keep_whole(folder: Path, target: Path, digest: str) -> bool:
+def keep_whole_artifact(folder: Path, target: Path, digest: str) -> bool:
     """Return whether the artifact exists and is whole; if so, it counts as new, so that it is not collected now."""
-    with locked(folder, fcntl.LOCK_SH):
+    with lock_artifacts(folder, fcntl.LOCK_SH):
         with suppress(FileNotFoundError):
             os.utime(target)
-        return is_whole(target, digest)
+        return is_whole_artifact(target, digest)
 
 
-def collect(folder: Path, digest: str, before: float) -> int | None:
+def collect_artifact(folder: Path, digest: str, before: float) -> int | None:
     """Remove an artifact that was last stored before a time, in seconds since 1970; return its size.
 
     Return None if it stays, because it was stored again since then; 0 if there is none.
     """
-    target = folder / key_of(digest)
+    target = folder / artifact_key(digest)
     # A writer that finds the artifact holds the lock until it has set its time, and does not find it after this.
-    with locked(folder, fcntl.LOCK_EX):
+    with lock_artifacts(folder, fcntl.LOCK_EX):
         try:
             found = target.stat()
         except FileNotFoundError:
@@ -74,12 +74,12 @@ def collect(folder: Path, digest: str, before: float) -> int | None:
             return None
         target.unlink()
     with suppress(FileNotFoundError):
-        sums_path(target).unlink()
+        checksums_path(target).unlink()
     return found.st_size
 
 
 @contextmanager
-def locked(folder: Path, kind: int) -> Iterator[None]:
+def lock_artifacts(folder: Path, kind: int) -> Iterator[None]:
     """Hold the lock between writers of artifacts (`LOCK_SH`) and their collection (`LOCK_EX`)."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -89,12 +89,12 @@ def locked(folder: Path, kind: int) -> Iterator[None]:
         os.close(fd)
 
 
-def is_whole(path: Path, digest: str) -> bool:
+def is_whole_artifact(path: Path, digest: str) -> bool:
     """Return whether the file exists and holds the bytes of that hash."""
     try:
         if path.stat().st_size <= LARGE:
             return hashlib.sha256(path.read_bytes()).hexdigest() == digest
-        sums = Sums.read(path, digest) or make_sums(path, digest)
+        sums = Sums.read(path, digest) or make_checksums(path, digest)
         if sums is None:
             return False
         with CheckedFile(path, sums, lambda: Damaged(f"`{path}` is damaged.")) as file:
@@ -104,7 +104,7 @@ def is_whole(path: Path, digest: str) -> bool:
     return True
 
 
-def chunks_of(data: bytes | Path) -> Iterator[bytes]:
+def artifact_chunks(data: bytes | Path) -> Iterator[bytes]:
     """Yield the bytes, or those of the file, in pieces."""
     if isinstance(data, bytes):
         yield data
@@ -118,7 +118,7 @@ def chunks_of(data: bytes | Path) -> Iterator[bytes]:
             yield chunk
 
 
-def sync_folder(folder: Path) -> None:
+def sync_artifact_folder(folder: Path) -> None:
     """Make the names in a folder survive a power cut."""
     fd = os.open(folder, os.O_RDONLY)
     try:
@@ -127,7 +127,7 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def remove_leftovers(folder: Path) -> None:
+def remove_unfinished_artifacts(folder: Path) -> None:
     """Remove unfinished files of killed processes, if they are too old to be in use."""
     oldest = time.time() - LEFTOVER_S
     for place in (folder / "artifacts", folder / "sums"):
@@ -139,7 +139,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def temporary_file(folder: Path) -> Iterator[tuple[IO[bytes], str]]:
+def temporary_artifact(folder: Path) -> Iterator[tuple[IO[bytes], str]]:
     """Open a temporary file in the folder; it is removed after the block unless it was renamed."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(prefix=PART, dir=folder)

@@ -1,4 +1,4 @@
-"""The base of every store: event logs of runs, threads with their messages, and registered sources.
+"""The base of every store: event logs of runs, threads, registered sources; versions of the schema, full disks.
 
 All behaviour is here, in SQL that both SQLite and Postgres accept; a subclass adds connections, transactions and
 the lock that shows that a worker is alive.
@@ -158,7 +158,7 @@ class RunRow:
         # The log keeps the exact text; this row holds what databases can store and search.
         text = self.text.replace("\0", "\ufffd")
         id, kind, _, *rest = (getattr(self, field.name) for field in fields(self))
-        return [id, kind, text, " ".join(split_words(text)), *rest]
+        return [id, kind, text, " ".join(split_search_words(text)), *rest]
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ class Store(ABC):
                     found += 1
                     execute(ADD_VERSION, found, _now())
         if found > known:
-            raise newer_schema(found, known)
+            raise newer_schema_error(found, known)
 
     # Runs.
 
@@ -503,7 +503,7 @@ class Store(ABC):
         """Return the run, folded from its log."""
         run = self._load(self._read, run_id)
         if run is None:
-            raise no_run(run_id)
+            raise run_not_found(run_id)
         self._keep(run)
         return run
 
@@ -524,7 +524,7 @@ class Store(ABC):
                     f"`{prefix}` matches more than one run, such as `{found[0]}` and `{found[1]}`.",
                     hint="Give more characters of the id.",
                 )
-        raise no_run(prefix)
+        raise run_not_found(prefix)
 
     def count_open(self) -> dict[str, int]:
         """Return how many runs of all tenants have not ended, by status."""
@@ -540,9 +540,9 @@ class Store(ABC):
 
     def entries(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Entry]:
         """Return the entries of a run's log with a seq above `after`, in order."""
-        rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, row_limit(limit))
+        rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, store_row_limit(limit))
         if not rows and not self._read(HAS_RUN, run_id, self.tenant):
-            raise no_run(run_id)
+            raise run_not_found(run_id)
         return [_entry(row) for row in rows]
 
     def runs(self, filter: RunFilter | None = None, limit: int = 50, cursor: str | None = None) -> Page[RunSummary]:
@@ -555,7 +555,7 @@ class Store(ABC):
         filter = filter or RunFilter()
         where, values = _where(filter)
         if filter.text:
-            items, following = self._search(split_query(filter.text), where, values, limit, cursor)
+            items, following = self._search(split_search_filter(filter.text), where, values, limit, cursor)
         else:
             items, following = self._page(RUNS, "created_at", where, values, limit, cursor)
         summaries = [_summary(row) for row in items]
@@ -569,7 +569,7 @@ class Store(ABC):
 
         The index is not ordered by time, so a word that every run has would need a sort of all runs.
         """
-        asked = row_limit(limit)
+        asked = store_row_limit(limit)
         where, values = self._conditions("created_at", where, values, cursor)
         edge, rows = self._search_newest(words, where, values, asked, LOOKED_AT)
         if edge and 0 < len(rows) <= asked and (more := 2 * LOOKED_AT * (asked + 1) // len(rows)) <= MOST_LOOKED_AT:
@@ -604,7 +604,7 @@ class Store(ABC):
     ) -> tuple[Rows, bool]:
         where, values = self._conditions(by, where, values, cursor)
         # One extra row shows whether there is another page.
-        asked = row_limit(limit)
+        asked = store_row_limit(limit)
         sql = f"{select} WHERE {' AND '.join(where)} ORDER BY {by} DESC, id DESC LIMIT ?"
         rows = self._read(sql, *values, asked + 1)
         return rows[:asked], len(rows) > asked
@@ -713,7 +713,7 @@ class Store(ABC):
 
     def messages(self, thread_id: str, after: int = 0, limit: int | None = None) -> list[Message]:
         """Return the messages of a thread with a seq above `after`, in order."""
-        rows = self._read(MESSAGES, thread_id, min(max(after, 0), ALL), self.tenant, row_limit(limit))
+        rows = self._read(MESSAGES, thread_id, min(max(after, 0), ALL), self.tenant, store_row_limit(limit))
         if not rows:
             self.thread(thread_id)
         return [_message(row) for row in rows]
@@ -836,19 +836,19 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-def is_full(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> bool:
     """True if the error says that a disk or a quota is full."""
     no_space = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     text = str(error).lower()
     return no_space or "disk is full" in text or "no space left" in text or "disk quota exceeded" in text
 
 
-def disk_full(what: str) -> Unavailable:
+def disk_full_error(what: str) -> Unavailable:
     """Return the error of a write to a full disk; `what` is the start of its message."""
     return Unavailable(f"{what}: the disk is full.", hint="Free some space on it, then try again.", reason="disk_full")
 
 
-def room_left(folder: Path) -> int:
+def free_disk_bytes(folder: Path) -> int:
     """Return the free bytes on the file system of a folder."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
@@ -866,7 +866,7 @@ def check_storable(values: Sequence[object]) -> None:
                 raise Invalid("Text with a lone surrogate is not Unicode and cannot be stored.") from None
 
 
-def known_schema(dialect: str) -> int:
+def known_schema_version(dialect: str) -> int:
     """Return the newest schema version that this etude knows."""
     return len(_migrations(dialect))
 
@@ -876,7 +876,7 @@ def pending_migrations(dialect: str, found: int) -> list[str]:
     return [step.name.partition(".")[0] for step in _migrations(dialect)[found:]]
 
 
-def newer_schema(found: int, known: int) -> Unavailable:
+def newer_schema_error(found: int, known: int) -> Unavailable:
     """Return the error for a database that a newer etude has used."""
     return Unavailable(
         f"The database has schema version {found}; this etude knows versions up to {known}.",
@@ -884,7 +884,7 @@ def newer_schema(found: int, known: int) -> Unavailable:
     )
 
 
-def not_empty(place: str) -> Conflict:
+def store_not_empty_error(place: str) -> Conflict:
     """Return the error for a restore into a store that holds something."""
     return Conflict(
         f"The store `{place}` is not empty, and a restore would overwrite it.",
@@ -912,7 +912,7 @@ def _utc(value: str | datetime) -> datetime:
         raise Invalid(f"The time `{moment}` is out of range.") from None
 
 
-def row_limit(limit: int | None) -> int:
+def store_row_limit(limit: int | None) -> int:
     """Return how many rows to read: all if no limit is given, but no more than a database can count."""
     if limit is None:
         return ALL
@@ -938,9 +938,9 @@ def _from_json(body: str, run_id: str) -> Event:
     try:
         return EVENT.validate_json(body)
     except ValidationError as error:
-        from etude.validation import explain
+        from etude.validation import explain_validation
 
-        raise explain(error, f"an event of run `{run_id}`", model=Event) from error
+        raise explain_validation(error, f"an event of run `{run_id}`", model=Event) from error
 
 
 def _artifacts_of(event: Event) -> list[str]:
@@ -960,9 +960,9 @@ def _insert(execute: Execute, rows: list[tuple[object, ...]]) -> None:
 
 
 def _run_row(run: Run, at: datetime) -> RunRow:
-    from etude.events import summarise
+    from etude.events import summarise_run
 
-    s = summarise(run)
+    s = summarise_run(run)
     return RunRow(
         s.id,
         s.kind,
@@ -1037,15 +1037,15 @@ def _where(filter: RunFilter) -> tuple[list[str], list[object]]:
     return [condition for condition, _ in given], [value for _, value in given]
 
 
-def split_words(text: str) -> list[str]:
+def split_search_words(text: str) -> list[str]:
     """Return the distinct words of a text as they are searched: without case, accents and punctuation."""
     plain = unicodedata.normalize("NFKC", text[:SEARCHED].casefold())
     return list(dict.fromkeys(word[:WORD] for word in _WORD.findall(plain)))
 
 
-def split_query(text: str) -> list[str]:
+def split_search_filter(text: str) -> list[str]:
     """Return the words of a filter; raise `Invalid` if there are none."""
-    words = split_words(text)
+    words = split_search_words(text)
     if not words:
         raise Invalid(f"`{text[:200]}` has no word to search for.", hint="Use letters or digits.")
     return words
@@ -1060,7 +1060,7 @@ def _write_words(execute: Execute) -> None:
     """Write the words of all runs, because each database would split texts in its own way."""
     last = ""
     while rows := execute(TEXTS, last, 200):
-        values = [value for run_id, text in rows for value in (run_id, " ".join(split_words(text)))]
+        values = [value for run_id, text in rows for value in (run_id, " ".join(split_search_words(text)))]
         execute(PUT_SEARCH.format(rows=", ".join(["(?, ?)"] * len(rows))), *values)
         last = rows[-1][0]
 
@@ -1079,7 +1079,7 @@ def _place(by: str, cursor: str) -> tuple[datetime, str]:
     raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
 
 
-def no_run(run_id: str) -> NotFound:
+def run_not_found(run_id: str) -> NotFound:
     """Return the error for a run that does not exist."""
     return NotFound(f"There is no run `{run_id}`.", hint="List the runs to find its id: `etude runs list`.")
 

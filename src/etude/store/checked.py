@@ -75,7 +75,7 @@ class Sums:
     def write(self, path: Path, hash: str) -> None:
         """Write the sums, without a sync, because they can be computed again."""
         body = self.pack()
-        target = sums_path(path)
+        target = checksums_path(path)
         part = target.parents[1] / f"{PART}{target.name}-{os.getpid()}-{threading.get_ident()}"
         with suppress(OSError):
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ class Sums:
     def read(path: Path, hash: str) -> Sums | None:
         """Return the stored sums of a file; None if there are none or they are damaged."""
         try:
-            data = sums_path(path).read_bytes()
+            data = checksums_path(path).read_bytes()
         except OSError:
             return None
         seal, body = data[:32], data[32:]
@@ -105,7 +105,7 @@ class Sums:
         return Sums.unpack(body)
 
 
-def sums_path(path: Path) -> Path:
+def checksums_path(path: Path) -> Path:
     """Return the path of the sums of `FOLDER/artifacts/ab/NAME`: `FOLDER/sums/ab/NAME`."""
     return path.parents[2] / "sums" / path.parent.name / path.name
 
@@ -114,7 +114,7 @@ def _seal(hash: str, body: bytes) -> bytes:
     return hashlib.sha256(hash.encode() + body).digest()
 
 
-def make_sums(path: Path, hash: str) -> Sums | None:
+def make_checksums(path: Path, hash: str) -> Sums | None:
     """Hash the whole file and store its sums; return None if its bytes do not have that hash."""
     summing = Summing()
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""API keys with roles and tenants, what they used, the audit log, and stored responses.
+"""API keys with roles and tenants, their daily limits and use, the audit log, and stored responses.
 
 Keys are random, so their hash needs no salt and need not be slow: there are too many to try.
 """
@@ -264,7 +264,7 @@ class Identity:
 
     def check_budget(self, key: ApiKey, defaults: ServerSettings) -> None:
         """Refuse new work if the key has used up its daily quota."""
-        limits = daily_limits(key, defaults)
+        limits = daily_limits_of_key(key, defaults)
         if not any(limits.values()):
             return
         spent = self.spent(key.id)
@@ -419,7 +419,7 @@ class Identity:
         return Page([Report(id=row[0], at=_utc(row[1]), **json.loads(row[2])) for row in rows], following)
 
 
-def daily_limits(key: ApiKey, defaults: ServerSettings) -> dict[str, float]:
+def daily_limits_of_key(key: ApiKey, defaults: ServerSettings) -> dict[str, float]:
     """Return the daily limits of a key by name: its own, or those of the server; zero means no limit."""
     own = {name: getattr(key.limits, name) for name in DAILY}
     return {name: getattr(defaults, name) if limit is None else limit for name, limit in own.items()}

@@ -33,16 +33,16 @@ from etude.scratch_folder import ScratchFolder
 from etude.store.artifact_folder import (
     CHUNK,
     HASH,
-    chunks_of,
-    collect,
-    key_of,
-    put_in_folder,
-    remove_leftovers,
-    sync_folder,
-    temporary_file,
+    artifact_chunks,
+    artifact_key,
+    collect_artifact,
+    put_artifact,
+    remove_unfinished_artifacts,
+    sync_artifact_folder,
+    temporary_artifact,
 )
-from etude.store.base import ROOM, disk_full, is_full, room_left
-from etude.store.checked import LARGE, CheckedFile, Sums, make_sums
+from etude.store.base import ROOM, disk_full_error, free_disk_bytes, is_disk_full
+from etude.store.checked import LARGE, CheckedFile, Sums, make_checksums
 
 SMALL = 8 << 20
 """Up to this size an object is sent in one request, which can be conditional; larger ones in parts."""
@@ -108,7 +108,7 @@ class Objects:
         if self.folder is not None:
             with self._translated():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                remove_leftovers(self.folder)
+                remove_unfinished_artifacts(self.folder)
                 return LocalStore(self.folder, automatic_cleanup=True)
         scheme = urlsplit(url).scheme
         if scheme == "memory":
@@ -143,8 +143,8 @@ class Objects:
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
             raise self._trouble("access was denied") from error
         except (BaseError, OSError) as error:
-            if is_full(error):
-                raise disk_full(f"The object store `{self.url}` cannot be written") from error
+            if is_disk_full(error):
+                raise disk_full_error(f"The object store `{self.url}` cannot be written") from error
             plain = "BadScheme" in str(error)
             raise self._trouble("it is plain HTTP without `allow_http`" if plain else _line(error)) from error
 
@@ -162,14 +162,14 @@ class Objects:
             return self._put_in_folder(self.folder, data, media)
         if isinstance(data, Path) and data.is_file() and data.stat().st_size > SMALL:
             return self._put_in_parts(data, media)
-        content = b"".join(chunks_of(data))
+        content = b"".join(artifact_chunks(data))
         digest, size = _measure(content)
         with self._translated():
             found = self._find(digest)
             if found is None:
-                self._create(key_of(digest), content, media)
+                self._create(artifact_key(digest), content, media)
             elif found.size != size or found.is_old:
-                self._store.put(key_of(digest), content, attributes={"Content-Type": media})
+                self._store.put(artifact_key(digest), content, attributes={"Content-Type": media})
         return Artifact(hash=digest, media=media, size=size)
 
     def _create(self, key: str, content: bytes, media: str) -> None:
@@ -188,21 +188,21 @@ class Objects:
             found = self._find(digest)
             if found is None or found.size != size or found.is_old:
                 # Parts cannot be conditional, but the same name means the same bytes, so writing twice is harmless.
-                self._store.put(key_of(digest), path, attributes={"Content-Type": media})
+                self._store.put(artifact_key(digest), path, attributes={"Content-Type": media})
                 if _changed(before, path.stat()):
-                    self._store.delete(key_of(digest))
+                    self._store.delete(artifact_key(digest))
                     raise Invalid(f"The file `{path}` changed while it was stored.")
         return Artifact(hash=digest, media=media, size=size)
 
     def _put_in_folder(self, folder: Path, data: bytes | Path, media: str) -> Artifact:
         with self._translated():
-            written = put_in_folder(folder, data)
+            written = put_artifact(folder, data)
         return Artifact(hash=written.hash, media=media, size=written.size)
 
     def _find(self, digest: str) -> _Stored | None:
         """Return the size and age of the object, None if there is none; a wrong size shows damage."""
         try:
-            found = self._store.head(key_of(digest))
+            found = self._store.head(artifact_key(digest))
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):
                 raise
@@ -214,7 +214,7 @@ class Objects:
     def get(self, hash: str, run_id: str | None = None) -> bytes:
         """Return the bytes of an artifact, checked against its name. Errors name the run, if given."""
         with self._translated(missing=hash):
-            data = bytes(self._store.get(key_of(hash)).bytes())
+            data = bytes(self._store.get(artifact_key(hash)).bytes())
         if hashlib.sha256(data).hexdigest() != hash:
             raise self._damaged(hash, run_id)
         return data
@@ -252,7 +252,7 @@ class Objects:
             if path.stat().st_size <= LARGE:
                 self._read_small(path, hash, run_id)
                 return LentFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), None, self._damaged(hash, run_id))
-            sums = Sums.read(path, hash) or make_sums(path, hash)
+            sums = Sums.read(path, hash) or make_checksums(path, hash)
             if sums is None:
                 raise self._damaged(hash, run_id)
             return LentFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), sums, self._damaged(hash, run_id))
@@ -264,7 +264,7 @@ class Objects:
         return data
 
     def _open_checked(self, path: Path, hash: str, run_id: str | None) -> CheckedFile:
-        sums = Sums.read(path, hash) or make_sums(path, hash)
+        sums = Sums.read(path, hash) or make_checksums(path, hash)
         if sums is None:
             raise self._damaged(hash, run_id)
         return CheckedFile(path, sums, lambda: self._damaged(hash, run_id))
@@ -288,7 +288,7 @@ class Objects:
         """Write an artifact to a file, which appears only when it is complete and checked."""
         digest = hashlib.sha256()
         try:
-            with temporary_file(Path(path).parent) as (file, temporary):
+            with temporary_artifact(Path(path).parent) as (file, temporary):
                 for chunk in self._stream(hash):
                     digest.update(chunk)
                     file.write(chunk)
@@ -301,7 +301,7 @@ class Objects:
 
     def _stream(self, hash: str) -> Iterator[bytes]:
         with self._translated(missing=hash):
-            chunks = iter(self._store.get(key_of(hash)).stream(min_chunk_size=CHUNK))
+            chunks = iter(self._store.get(artifact_key(hash)).stream(min_chunk_size=CHUNK))
         while True:
             with self._translated(missing=hash):
                 chunk = next(chunks, None)
@@ -310,7 +310,7 @@ class Objects:
             yield chunk
 
     def _damaged(self, hash: str, run_id: str | None) -> Damaged:
-        file = f"{self.url}/{key_of(hash)}"
+        file = f"{self.url}/{artifact_key(hash)}"
         whose = f"of run `{run_id}` " if run_id else ""
         again = f"`etude runs repair {run_id}` runs its query again, or restore" if run_id else "Restore"
         return Damaged(
@@ -326,7 +326,7 @@ class Objects:
         return self._file(self.folder, hash) if self.folder is not None else None
 
     def _file(self, folder: Path, hash: str) -> Path:
-        path = folder / key_of(hash)
+        path = folder / artifact_key(hash)
         if not path.is_file():
             raise NotFound(f"`{self.url}` has no artifact `{hash}`.")
         return path
@@ -337,7 +337,7 @@ class Objects:
             self.check_artifact(hash)
         except Damaged:
             with self._translated(missing=hash):
-                self._store.delete(key_of(hash))
+                self._store.delete(artifact_key(hash))
 
     def size(self, hash: str) -> int | None:
         """Return the size of an artifact, None if there is none; its bytes are not checked."""
@@ -347,7 +347,7 @@ class Objects:
 
     def exists(self, hash: str) -> bool:
         """Return whether the artifact exists."""
-        key = key_of(hash)
+        key = artifact_key(hash)
         try:
             with self._translated(missing=hash):
                 self._store.head(key)
@@ -365,14 +365,14 @@ class Objects:
         """
         with self._translated():
             if self.folder is not None:
-                return collect(self.folder, hash, before.timestamp())
+                return collect_artifact(self.folder, hash, before.timestamp())
             found = self._find(hash)
             if found is None:
                 return 0
             if found.modified >= before:
                 return None
-            self._store.copy(key_of(hash), f"{TRASH}/{hash}")
-            self._store.delete(key_of(hash))
+            self._store.copy(artifact_key(hash), f"{TRASH}/{hash}")
+            self._store.delete(artifact_key(hash))
             return found.size
 
     def empty_trash(self, is_used: Callable[[str], bool]) -> int:
@@ -388,7 +388,7 @@ class Objects:
                     if found["last_modified"] >= oldest or not HASH.fullmatch(hash):
                         continue
                     if is_used(hash) and self._find(hash) is None:
-                        self._store.copy(found["path"], key_of(hash))
+                        self._store.copy(found["path"], artifact_key(hash))
                     self._store.delete(found["path"])
                     deleted += 1
         return deleted
@@ -404,31 +404,31 @@ class Objects:
 
     def read(self, name: str) -> bytes:
         """Return the bytes under a name; raise `NotFound` if there are none."""
-        with self._translated(missing=check_place(name)):
+        with self._translated(missing=check_object_name(name)):
             return bytes(self._store.get(name).bytes())
 
     def write(self, name: str, data: bytes, media: str) -> None:
         """Write bytes under a name, atomically."""
         with self._translated():
             if self.folder is not None:
-                _write_file(self.folder / check_place(name), data)
+                _write_file(self.folder / check_object_name(name), data)
             else:
-                self._store.put(check_place(name), data, attributes={"Content-Type": media})
+                self._store.put(check_object_name(name), data, attributes={"Content-Type": media})
 
     def write_file(self, name: str, path: Path, media: str) -> None:
         """Move a file of this machine into the store under a name, atomically; its folder loses it or keeps it."""
         with self._translated():
             if self.folder is not None:
-                _move_file(path, self.folder / check_place(name))
+                _move_file(path, self.folder / check_object_name(name))
             else:
-                self._store.put(check_place(name), path, attributes={"Content-Type": media})
+                self._store.put(check_object_name(name), path, attributes={"Content-Type": media})
 
     def copy_file(self, name: str, hash: str, path: Path) -> None:
         """Write the bytes under a name to a file, which appears only when it is complete and has that hash."""
-        with self._translated(missing=check_place(name)):
+        with self._translated(missing=check_object_name(name)):
             chunks = self._store.get(name).stream(min_chunk_size=CHUNK)
             digest = hashlib.sha256()
-            with temporary_file(path.parent) as (file, temporary):
+            with temporary_artifact(path.parent) as (file, temporary):
                 for chunk in chunks:
                     digest.update(chunk)
                     file.write(chunk)
@@ -439,7 +439,7 @@ class Objects:
 
     def file_path(self, name: str) -> Path | None:
         """Return the file under a name; None if the store is not a folder of this machine."""
-        return self.folder / check_place(name) if self.folder is not None else None
+        return self.folder / check_object_name(name) if self.folder is not None else None
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None], media: str) -> None:
         """Replace the bytes under a name by `change(bytes)`: it gets None if there are none, and may return None.
@@ -449,14 +449,14 @@ class Objects:
         """
         if self.folder is not None:
             with self._translated(), _locked(self.folder):
-                path = self.folder / check_place(name)
+                path = self.folder / check_object_name(name)
                 data = change(path.read_bytes() if path.is_file() else None)
                 if data is not None:
                     _write_file(path, data)
             return
         for _ in range(UPDATES):
             with self._translated():
-                data, mode = self._changed(check_place(name), change)
+                data, mode = self._changed(check_object_name(name), change)
                 if data is None or self._put_where(name, data, media, mode):
                     return
         raise Unavailable(f"`{name}` in `{self.url}` has too many concurrent writers.", hint="Try again.")
@@ -485,9 +485,9 @@ class Objects:
         """Yield the names below a prefix, in order and after another one; they are requested lazily."""
         with self._translated():
             if self.folder is not None:
-                yield from _files(self.folder / check_place(prefix), prefix, after)
+                yield from _files(self.folder / check_object_name(prefix), prefix, after)
                 return
-            for part in self._store.list(check_place(prefix), offset=after or None, chunk_size=1000):
+            for part in self._store.list(check_object_name(prefix), offset=after or None, chunk_size=1000):
                 # A server may not support offsets, and return all names.
                 yield from (found["path"] for found in part if found["path"] > after)
 
@@ -503,7 +503,7 @@ class Objects:
     def remove(self, name: str) -> None:
         """Remove the object under a name, if there is one."""
         try:
-            with self._translated(missing=check_place(name)):
+            with self._translated(missing=check_object_name(name)):
                 self._store.delete(name)
         except NotFound:
             return
@@ -542,10 +542,10 @@ class Objects:
         self.exists("0" * 64)
         if self.folder is not None:
             with self._translated():
-                if room_left(self.folder) < ROOM:
-                    raise disk_full(f"The object store `{self.url}` cannot be written")
+                if free_disk_bytes(self.folder) < ROOM:
+                    raise disk_full_error(f"The object store `{self.url}` cannot be written")
                 # The probe ran only once; the folder may have lost its permissions since.
-                with temporary_file(self.folder / "artifacts") as (file, _):
+                with temporary_artifact(self.folder / "artifacts") as (file, _):
                     file.write(b"1")
         return {"url": self.url, "create": can.create, "update": can.update}
 
@@ -554,7 +554,7 @@ def _version(written: Any) -> Any:
     return {name: value for name, value in written.items() if value is not None}
 
 
-def check_place(name: str) -> str:
+def check_object_name(name: str) -> str:
     """Return the name of an object; raise `Invalid` unless it has plain parts with `/` between, none of them `..`."""
     if not PLACE.fullmatch(name):
         raise Invalid(
@@ -564,7 +564,7 @@ def check_place(name: str) -> str:
     return name
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_object_file(path: Path, data: bytes) -> None:
     """Write a file atomically."""
     try:
         _write_file(path, data)
@@ -573,12 +573,12 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    with temporary_file(path.parent) as (file, temporary):
+    with temporary_artifact(path.parent) as (file, temporary):
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
         os.replace(temporary, path)
-        sync_folder(path.parent)
+        sync_artifact_folder(path.parent)
 
 
 def _move_file(path: Path, target: Path) -> None:
@@ -590,13 +590,13 @@ def _move_file(path: Path, target: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        with temporary_file(target.parent) as (file, temporary):
-            for chunk in chunks_of(path):
+        with temporary_artifact(target.parent) as (file, temporary):
+            for chunk in artifact_chunks(path):
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
             os.replace(temporary, target)
-    sync_folder(target.parent)
+    sync_artifact_folder(target.parent)
 
 
 def _files(folder: Path, prefix: str, after: str) -> Iterator[str]:
@@ -630,7 +630,7 @@ def _measure(data: bytes | Path) -> tuple[str, int]:
     """Return the hash and size of the bytes."""
     digest = hashlib.sha256()
     size = 0
-    for chunk in chunks_of(data):
+    for chunk in artifact_chunks(data):
         digest.update(chunk)
         size += len(chunk)
     return digest.hexdigest(), size

@@ -27,8 +27,8 @@ from etude.store.base import (
     Store,
     _migrations,
     check_storable,
-    disk_full,
-    not_empty,
+    disk_full_error,
+    store_not_empty_error,
 )
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class PostgresStore(Store):
             raise Conflict(f"The store refused the change: {_line(error)}.") from error
         except pg.errors.DiskFull as error:
             self._full = True
-            raise disk_full(f"The store `{self.url}` cannot be written") from error
+            raise disk_full_error(f"The store `{self.url}` cannot be written") from error
         except pg.Error as error:
             raise Unavailable(
                 f"The store `{self.url}` cannot be used: {_line(error)}.",
@@ -211,7 +211,7 @@ class PostgresStore(Store):
     def check(self) -> dict[str, Any]:
         """Check that the database answers and can be written; return its kind, version, location and schema version."""
         if self._full:
-            raise disk_full(f"The store `{self.url}` cannot be written")
+            raise disk_full_error(f"The store `{self.url}` cannot be written")
         if self._read("SHOW transaction_read_only") == [("on",)]:
             raise Unavailable(
                 f"The store `{self.url}` is read-only.",
@@ -292,7 +292,7 @@ class PostgresStore(Store):
         """Return the schema version; raise `Conflict` if there are rows."""
         found = self._schema(self._read)
         if found and any(self._read(f"SELECT 1 FROM {table} LIMIT 1") for table in FILLED):
-            raise not_empty(self.url)
+            raise store_not_empty_error(self.url)
         return found
 
     def close(self) -> None:

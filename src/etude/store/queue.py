@@ -35,7 +35,7 @@ from etude.store.queue_dialect import (
     LockedAgent,
     QueueDialect,
     Transaction,
-    clean,
+    clean_for_database,
 )
 
 log = logging.getLogger("etude.queue")
@@ -194,7 +194,7 @@ class Queue:
         self.store = store
         self.tenant = store.tenant
         self._owner: Any = getattr(store, "_owner", store)
-        self._dialect: QueueDialect = plugins.load("queue", self._owner.dialect)(self._owner)
+        self._dialect: QueueDialect = plugins.load_implementation("queue", self._owner.dialect)(self._owner)
         self.origin = new_id("queue")
         self._listeners: list[Listener] = []
         self._listening = threading.Event()
@@ -319,7 +319,14 @@ class Queue:
         agents = work.lock({f.claim.agent for f in finished})
         ends = {f.claim.key: _last_end(f, agents[f.claim.agent].status) for f in finished}
         rows = [
-            (*f.claim.key, ends[f.claim.key], clean(f.error), f.delay, int(f.end == "ready"), int(f.outage))
+            (
+                *f.claim.key,
+                ends[f.claim.key],
+                clean_for_database(f.error),
+                f.delay,
+                int(f.end == "ready"),
+                int(f.outage),
+            )
             for f in finished
         ]
         # Also whether control messages are pending. The agent is locked, so none can be added until the commit.
@@ -337,7 +344,14 @@ class Queue:
         steps = [
             (
                 *(f.claim.agent, agents[f.claim.agent].step_no + 1, f.claim.id, f.claim.kind, f.step.input),
-                *(f.step.output, f.step.outcome, clean(f.step.error), f.step.seconds, f.step.tokens, f.step.cost_usd),
+                *(
+                    f.step.output,
+                    f.step.outcome,
+                    clean_for_database(f.step.error),
+                    f.step.seconds,
+                    f.step.tokens,
+                    f.step.cost_usd,
+                ),
             )
             for f in kept
             if f.step
@@ -589,9 +603,9 @@ def _freed(finish: Finish, end: str) -> tuple[object, ...]:
     step = finish.step
     failed = {"failed": 1, "done": 0}.get(end)
     if step is None:
-        return (finish.claim.agent, None, 0, None, 0, 0.0, None, clean(finish.error), failed)
+        return (finish.claim.agent, None, 0, None, 0, 0.0, None, clean_for_database(finish.error), failed)
     numbers = (1, int(step.done), step.tokens, step.cost_usd)
-    return (finish.claim.agent, step.state, *numbers, step.output, clean(step.error), failed)
+    return (finish.claim.agent, step.state, *numbers, step.output, clean_for_database(step.error), failed)
 
 
 def agent_not_found(agent_id: str) -> NotFound:

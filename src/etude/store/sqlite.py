@@ -31,10 +31,10 @@ from etude.store.base import (
     Rows,
     Store,
     check_storable,
-    disk_full,
-    is_full,
-    not_empty,
-    room_left,
+    disk_full_error,
+    free_disk_bytes,
+    is_disk_full,
+    store_not_empty_error,
 )
 
 BUSY_S = 30.0
@@ -105,9 +105,9 @@ class SqliteStore(Store):
         return db
 
     def _trouble(self, error: Exception) -> Unavailable:
-        if is_full(error):
+        if is_disk_full(error):
             self._full = True
-            return disk_full(f"The store `{self.path}` cannot be written")
+            return disk_full_error(f"The store `{self.path}` cannot be written")
         return Unavailable(
             f"The store `{self.path}` cannot be used: {error}.",
             hint="Check that the path is a file of etude, that it is writable and that the disk has space.",
@@ -225,10 +225,10 @@ class SqliteStore(Store):
         """Check that the database answers and can be written; return its kind, version, location and schema version."""
         schema = self._schema(self._read)
         with self._translated():
-            no_room = room_left(self.path.parent) < ROOM
+            no_room = free_disk_bytes(self.path.parent) < ROOM
             self._try_write()
         if self._full or no_room:
-            raise disk_full(f"The store `{self.path}` cannot be written")
+            raise disk_full_error(f"The store `{self.path}` cannot be written")
         return {"kind": "sqlite", "version": sqlite3.sqlite_version, "url": str(self.path), "schema": schema}
 
     def _try_write(self) -> None:
@@ -294,7 +294,7 @@ class SqliteStore(Store):
         if place.exists():
             with cls(place) as store:
                 if any(store._read(f"SELECT 1 FROM {table} LIMIT 1") for table in FILLED):
-                    raise not_empty(str(place))
+                    raise store_not_empty_error(str(place))
 
     def close(self) -> None:
         """Close the file and release the worker's lock; may be called twice."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from etude.entities import Entity
 from etude.errors import Invalid
-from etude.store.base import Rows, row_limit
+from etude.store.base import Rows, store_row_limit
 from etude.store.queue import Queue
-from etude.store.queue_dialect import to_text
+from etude.store.queue_dialect import json_for_database
 
 TOPIC = re.compile(r"[a-z0-9_]+([.-][a-z0-9_]+)*")
 MAX_BODY = 1 << 20
@@ -54,7 +54,7 @@ class Topics:
 
     def publish(self, topic: str, body: Any, agent: str | None = None) -> None:
         """Publish an event under a topic."""
-        text = check_event(topic, body)
+        text = check_topic_event(topic, body)
         with self.queue.transaction() as work:
             work.add_events([(self.queue.tenant, agent, topic, text)])
 
@@ -69,7 +69,7 @@ class Topics:
 
     def read(self, after: int, limit: int = 1000) -> list[HubEvent]:
         """Return the events after an id, in order, up to the first missing id that may still appear."""
-        return [_event(row) for row in rows_before_gap(self.queue.read(READ, SETTLE_S, after, limit), after)]
+        return [_event(row) for row in events_before_gap(self.queue.read(READ, SETTLE_S, after, limit), after)]
 
     def read_agent(self, tenant: str, agent: str | None, after: int, last: int, limit: int = 1000) -> list[HubEvent]:
         """Return the events of one agent, or those of no agent, after an id and up to an id read before."""
@@ -89,11 +89,11 @@ class Topics:
         pattern = topic.replace("!", "!!").replace("_", "!_").replace("%", "!%").replace("*", "%")
         where, values = (" AND agent = ?", [agent]) if agent is not None else ("", [])
         statement = LIST.replace("{where}", where).replace("{order}", "DESC" if after is None else "ASC")
-        rows = self.queue.read(statement, self.queue.tenant, after or 0, pattern, *values, row_limit(limit))
+        rows = self.queue.read(statement, self.queue.tenant, after or 0, pattern, *values, store_row_limit(limit))
         return [_event(row) for row in (reversed(rows) if after is None else rows)]
 
 
-def check_event(topic: str, body: Any, largest: int = MAX_BODY) -> str:
+def check_topic_event(topic: str, body: Any, largest: int = MAX_BODY) -> str:
     """Check the topic and the body of an event, and return the body as JSON."""
     if not isinstance(topic, str) or len(topic) > 128 or not TOPIC.fullmatch(topic):
         raise Invalid(
@@ -101,7 +101,7 @@ def check_event(topic: str, body: Any, largest: int = MAX_BODY) -> str:
             hint="Use at most 128 lower-case letters, digits and _, with single dots or hyphens between them.",
         )
     try:
-        text = to_text(body, allow_nan=False)
+        text = json_for_database(body, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(
             f"The body of the event cannot be written as JSON: {error}.", hint="Use text, numbers, lists and objects."
@@ -111,7 +111,7 @@ def check_event(topic: str, body: Any, largest: int = MAX_BODY) -> str:
     return text
 
 
-def rows_before_gap(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:
+def events_before_gap(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:
     """Return the rows up to the first recent gap: an id is assigned before its transaction commits."""
     for index, row in enumerate(rows):
         before = rows[index - 1][0] if index else after

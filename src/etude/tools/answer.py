@@ -46,15 +46,15 @@ class GiveAnswer(Tool):
         for name in arguments.results:
             _require_result(name, known)
         if arguments.chart is not None:
-            check_chart(arguments.chart, arguments.results, known)
+            check_answer_chart(arguments.chart, arguments.results, known)
         return "The answer was given."
 
 
-def check_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Mapping[str, Sequence[str]]) -> None:
+def check_answer_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Mapping[str, Sequence[str]]) -> None:
     """Raise `Invalid` if a chart cannot be drawn: an unknown mark, result or column."""
-    if chart_result(chart, shown, known):
-        _require_result(chart_result(chart, shown, known), known)
-    if is_vega(chart):
+    if answer_chart_result(chart, shown, known):
+        _require_result(answer_chart_result(chart, shown, known), known)
+    if is_vega_chart(chart):
         return
     if unknown := sorted(set(chart) - SHORT):
         raise Invalid(
@@ -62,7 +62,7 @@ def check_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Mapping[s
         )
     if chart.get("mark") not in MARKS:
         raise Invalid(f"`{chart.get('mark')}` is not a mark of a chart.", hint=f"Marks: {', '.join(MARKS)}.")
-    name = chart_result(chart, shown, known)
+    name = answer_chart_result(chart, shown, known)
     if not name:
         raise Invalid("There is no result to draw a chart of.", hint="Compute one first.")
     for part in ("x", "y", "color"):
@@ -75,12 +75,12 @@ def check_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Mapping[s
             raise Invalid(f"`{name}` has no column `{column}` for `{part}` of the chart.", hint=hint)
 
 
-def is_vega(chart: Mapping[str, Any]) -> bool:
+def is_vega_chart(chart: Mapping[str, Any]) -> bool:
     """Return whether a chart is a Vega-Lite specification rather than the short form."""
     return bool(_VEGA & set(chart))
 
 
-def chart_result(chart: Mapping[str, Any], shown: Sequence[str], known: Mapping[str, Sequence[str]]) -> str:
+def answer_chart_result(chart: Mapping[str, Any], shown: Sequence[str], known: Mapping[str, Sequence[str]]) -> str:
     """Return the id of the result that a chart draws: the named one, the first shown one, or the last one."""
     named = chart.get("result")
     return str(named) if named is not None else next(iter(shown), "") or next(reversed(list(known)), "")

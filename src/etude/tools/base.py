@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from etude.entities import Catalog, Entity, Table
 from etude.errors import Invalid
 from etude.models.base import ToolSpec
-from etude.validation import explain
+from etude.validation import explain_validation
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -116,7 +116,7 @@ def _slim(schema: dict[str, Any]) -> dict[str, Any]:
     return slim | ({"required": schema["required"]} if schema.get("required") else {})
 
 
-def parse_arguments(tool: Tool, text: str) -> Entity:
+def parse_tool_arguments(tool: Tool, text: str) -> Entity:
     """Parse the arguments that a model wrote; raises `Invalid` with what is wrong."""
     try:
         body = json.loads(text or "{}")
@@ -127,7 +127,7 @@ def parse_arguments(tool: Tool, text: str) -> Entity:
         return tool.arguments.model_validate(body)
     except ValidationError as error:
         known = ", ".join(tool.arguments.model_fields)
-        raise explain(
+        raise explain_validation(
             error,
             f"the arguments of `{tool.name}`",
             model=tool.arguments,

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from etude.entities import Catalog, Entity
 from etude.tools.base import ONLY, Tool, ToolContext
-from etude.tools.result_text import CHARS, show_table
-from etude.tools.table_ranking import rank_tables, words
+from etude.tools.result_text import CHARS, show_table_to_model
+from etude.tools.table_ranking import rank_tables, ranking_words
 
 
 class Arguments(Entity):
@@ -25,8 +25,8 @@ def _absent(name: str, catalog: Catalog, context: ToolContext) -> str:
     """Say that the table is missing, and which ones have a similar name or hold such a thing."""
     by_name = {table.name.lower(): table.name for table in catalog.tables}
     near = [by_name[n] for n in difflib.get_close_matches(name.lower(), by_name, n=3, cutoff=0.5)]
-    best = rank_tables(catalog, name)[:3] if words(name) and not near else []
-    near += [table.name for table in best if set(words(name)) & set(words(show_table(table)))]
+    best = rank_tables(catalog, name)[:3] if ranking_words(name) and not near else []
+    near += [table.name for table in best if set(ranking_words(name)) & set(ranking_words(show_table_to_model(table)))]
     meant = f" Did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""
     return context.quote(f"There is no table `{name}`.{meant}")
 
@@ -55,7 +55,7 @@ class GetDatasetSchema(Tool):
         shown: list[str] = []
         used = 0
         for table in tables:
-            text = show_table(table)
+            text = show_table_to_model(table)
             if shown and used + len(text) > CHARS:
                 break
             shown.append(text)

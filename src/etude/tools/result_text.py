@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from etude.cell_text import json_value
+from etude.cell_text import cell_to_json
 
 if TYPE_CHECKING:
     from etude.entities import Table
@@ -24,7 +24,7 @@ _TEXT = re.compile(r"(n?(var)?char(acter)?( varying)?|n?text|(large_)?string|(la
 _SPECIAL = re.compile(r"[\",\n\r]")
 
 
-def cut(text: str, chars: int = CHARS) -> str:
+def cut_result_text(text: str, chars: int = CHARS) -> str:
     """Return the text, or its beginning and end with a note on how much is missing in between."""
     if len(text) <= chars:
         return text
@@ -32,7 +32,7 @@ def cut(text: str, chars: int = CHARS) -> str:
     return f"{head}\n[... {len(text) - len(head) - len(tail):,} characters left out ...]\n{tail}"
 
 
-def show_result(result: Result, context: ToolContext) -> str:
+def show_result_to_model(result: Result, context: ToolContext) -> str:
     """Return the shape of a result and its first rows as CSV, which takes the fewest tokens."""
     body, used = [", ".join(_typed(c.name, c.type) for c in result.columns)], 0
     for row in itertools.islice(result.iter_rows(shown=True), ROWS):
@@ -48,15 +48,15 @@ def show_result(result: Result, context: ToolContext) -> str:
     return f"{counted}\n{context.quote(chr(10).join([*body, *notes]))}"
 
 
-def show_cell(cell: Cell, context: ToolContext) -> str:
+def show_cell_to_model(cell: Cell, context: ToolContext) -> str:
     """Return what a cell printed, its value and its notes."""
     parts = []
     if cell.stdout:
-        parts.append(f"printed:\n{context.quote(cut(cell.stdout))}")
+        parts.append(f"printed:\n{context.quote(cut_result_text(cell.stdout))}")
     if cell.stderr:
-        parts.append(f"printed to stderr:\n{context.quote(cut(cell.stderr, CHARS // 4))}")
+        parts.append(f"printed to stderr:\n{context.quote(cut_result_text(cell.stderr, CHARS // 4))}")
     if cell.ok and cell.text:
-        parts.append(f"value:\n{context.quote(cut(cell.text))}")
+        parts.append(f"value:\n{context.quote(cut_result_text(cell.text))}")
     charts = [d.media for d in cell.display if d.media.startswith(("image/", "application/vnd.vega"))]
     if charts:
         parts.append(f"displayed:\n{context.quote(', '.join(charts))}")
@@ -65,7 +65,7 @@ def show_cell(cell: Cell, context: ToolContext) -> str:
     return "\n".join(parts) or "done; nothing was printed"
 
 
-def show_table(table: Table) -> str:
+def show_table_to_model(table: Table) -> str:
     """Return a table of a catalog as text: name, columns with types and keys, comments, notes on its file."""
     keys = {c for c in table.primary_key}
     to = {fk.columns[0]: (fk.to_table, fk.to_columns[0]) for fk in table.foreign_keys if len(fk.columns) == 1}
@@ -103,7 +103,7 @@ def _quoted(text: str) -> str:
 
 
 def _short(value: Any) -> Any:
-    plain = json_value(value)
+    plain = cell_to_json(value)
     if isinstance(plain, str) and len(plain) > VALUE_CHARS:
         return plain[:VALUE_CHARS] + "…"
     return plain

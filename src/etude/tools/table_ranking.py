@@ -20,14 +20,16 @@ STOP_WORDS = frozenset(
 )
 
 
-def words(text: str) -> list[str]:
+def ranking_words(text: str) -> list[str]:
     """Return the words of a text or name, in lower case and without plural endings."""
     return list(_words(text))
 
 
 @lru_cache(maxsize=50_000)
 def _words(text: str) -> tuple[str, ...]:
-    return tuple(stem(w.lower()) for w in _WORD.findall(_HUMP.sub(" ", text)) if w.lower() not in STOP_WORDS)
+    return tuple(
+        stem_for_ranking(w.lower()) for w in _WORD.findall(_HUMP.sub(" ", text)) if w.lower() not in STOP_WORDS
+    )
 
 
 def rank_tables(catalog: Catalog, question: str) -> list[Table]:
@@ -35,7 +37,7 @@ def rank_tables(catalog: Catalog, question: str) -> list[Table]:
     documents = {t.name: _document(t) for t in catalog.tables}
     average = sum(map(len, documents.values())) / max(len(documents), 1)
     seen_in = Counter(word for document in documents.values() for word in set(document))
-    asked = set(words(question))
+    asked = set(ranking_words(question))
     scores = {name: _score(asked, doc, seen_in, len(documents), average) for name, doc in documents.items()}
     # A table that joins two good ones is needed even if no word of the question names it.
     for table in catalog.tables:
@@ -49,12 +51,12 @@ def rank_tables(catalog: Catalog, question: str) -> list[Table]:
 
 def _document(table: Table) -> Counter[str]:
     document: Counter[str] = Counter()
-    for word in words(table.name):
+    for word in ranking_words(table.name):
         document[word] += 3
     for column in table.columns:
-        document.update(words(column.name))
-        document.update(words(column.comment or ""))
-    document.update(words(table.comment or ""))
+        document.update(ranking_words(column.name))
+        document.update(ranking_words(column.comment or ""))
+    document.update(ranking_words(table.comment or ""))
     return document
 
 
@@ -68,7 +70,7 @@ def _score(asked: set[str], document: Counter[str], seen_in: Counter[str], count
     return total
 
 
-def stem(word: str) -> str:
+def stem_for_ranking(word: str) -> str:
     """Return an English word in lower case without its plural ending."""
     for ending, instead in (("ies", "y"), ("sses", "ss"), ("ses", "s"), ("xes", "x"), ("s", "")):
         if word.endswith(ending) and len(word) > len(ending) + 2 and not word.endswith("ss"):

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tests.patience import wait_until
 
-from etude.agents.control import Agents, check_reach
+from etude.agents.control import Agents, check_agent_rights
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.errors import Forbidden
-from etude.learning.edits.completed import TestsCompleted, publish
+from etude.learning.edits.completed import TestsCompleted, publish_tests_completed
 from etude.store.edits import StoredEdits
 
 CHECK = """\
@@ -42,11 +42,11 @@ def test_only_a_pass_rate_that_is_surely_low_wakes_it(app: App, agents: Agents, 
     repo = str(config["repo"])
     with Worker(app, agents.queue):
         wait_until(lambda: agents.get("l").step_no >= 1)
-        publish(app.store, TestsCompleted(repo=repo, passed=23, total=30))
-        publish(app.store, TestsCompleted(repo="/elsewhere", passed=0, total=30))
+        publish_tests_completed(app.store, TestsCompleted(repo=repo, passed=23, total=30))
+        publish_tests_completed(app.store, TestsCompleted(repo="/elsewhere", passed=0, total=30))
         wait_until(lambda: agents.get("l").step_no >= 2)
         assert StoredEdits(app.store).list(repo) == []
-        publish(app.store, TestsCompleted(repo=repo, passed=1, total=30))
+        publish_tests_completed(app.store, TestsCompleted(repo=repo, passed=1, total=30))
         wait_until(lambda: any(e.status == "merged" for e in StoredEdits(app.store).list(repo)))
         wait_until(lambda: any("kept" in (s.output or {}) for s in agents.steps("l")))
         wait_until(lambda: any("watched" in (s.output or {}) for s in agents.steps("l")))
@@ -67,4 +67,4 @@ def test_a_message_makes_it_learn_within_the_given_proposers(
 
 def test_only_the_operator_of_the_host_may_create_it(app: App, config: dict[str, object]) -> None:
     with pytest.raises(Forbidden, match="works on folders of the host"):
-        check_reach(app, "learn", config, lambda role: None)
+        check_agent_rights(app, "learn", config, lambda role: None)

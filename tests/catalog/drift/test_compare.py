@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 import etude
 from etude.app import App
-from etude.catalog.drift import significance
 from etude.catalog.drift.compare import Change, compare
+from etude.catalog.drift.significance import kolmogorov_distance
 from etude.catalog.measure.profile import profile_source
 from etude.catalog.model import (
     ColumnProfile,
@@ -782,6 +782,6 @@ def test_the_proven_distance_never_exceeds_the_true_one() -> None:
         points = np.unique(np.concatenate([one, other]))
         true = max(abs(np.mean(one <= x) - np.mean(other <= x)) for x in points)
         quantiles = [[float(s[max(0, math.ceil(len(s) * i / 20) - 1)]) for i in range(21)] for s in (one, other)]
-        proven = significance.distance(*quantiles)
+        proven = kolmogorov_distance(*quantiles)
         assert proven <= true + 1e-9
         assert proven >= true - 0.11

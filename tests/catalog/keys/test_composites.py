@@ -16,7 +16,7 @@ from etude.catalog.drift.compare import compare
 from etude.catalog.measure.profile import profile_source
 from etude.catalog.model import ForeignKeyEvidence, SourceProfile, from_json, to_json
 from etude.catalog.page.report import render_catalog
-from etude.tools.result_text import show_table
+from etude.tools.result_text import show_table_to_model
 
 from ..conftest import run_mysql
 
@@ -83,7 +83,7 @@ def test_one_that_names_no_columns_is_to_the_key(app: App, tmp_path: Path) -> No
     assert (found.to_columns, found.missing) == (("order_no", "pos"), 1)
     assert "values without a match: 1" in found.reasons
     items = db.catalog().table("items")
-    assert items is not None and "-> items.id" in show_table(items)
+    assert items is not None and "-> items.id" in show_table_to_model(items)
 
 
 def test_a_number_within_an_order_is_referred_to_with_the_order(make: Make) -> None:

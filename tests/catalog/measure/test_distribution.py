@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.catalog.measure.distribution import Stats, count_values, measure_distribution, to_scalar
+from etude.catalog.measure.distribution import Stats, count_distinct_values, measure_distribution, to_scalar
 from etude.catalog.model import Family
 
 
 def _measure(values: list[Any], kind: Any, family: Family) -> Stats:
-    return measure_distribution(*count_values(pa.array(values, kind)), family, "")
+    return measure_distribution(*count_distinct_values(pa.array(values, kind)), family, "")
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etude.catalog.measure.patterns import find_patterns, mask
+from etude.catalog.measure.patterns import find_patterns, pattern_mask
 from etude.catalog.measure.pii import find_pii, mask_value
 from etude.catalog.model import Family, Pattern
 
@@ -58,7 +58,7 @@ def test_two_forms_in_one_column() -> None:
 
 
 def test_masks_of_codes() -> None:
-    assert mask("Ab-12 é🙂") == "Aa-99 a🙂"
+    assert pattern_mask("Ab-12 é🙂") == "Aa-99 a🙂"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from etude.catalog.hints import add_hints
 from etude.catalog.storage.profiles import find_any_profile, find_profile, profile_at_once
 from etude.models.base import UserMessage
 from etude.models.scripted import Line, Scripted
-from etude.tools.result_text import show_table
+from etude.tools.result_text import show_table_to_model
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_it_finds_few_values_ranges_and_keys(app: App, tmp_path: Path):
     source = app.source(str(write_clinic(tmp_path / "clinic")))
     profile = profile_at_once(app, source, 30, [])
     assert profile is not None
-    told = "\n".join(show_table(t) for t in add_hints(app.catalog(source), profile).tables)
+    told = "\n".join(show_table_to_model(t) for t in add_hints(app.catalog(source), profile).tables)
     assert told.splitlines() == [
         "patients (60 rows)",
         " patient_id key",

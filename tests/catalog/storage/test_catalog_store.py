@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from catalog.proxy import proxy_to
-from etude.catalog.storage.catalog_store import METRICS, CatalogStore, StoredCatalog, StoredMetrics, run_name
+from etude.catalog.storage.catalog_store import METRICS, CatalogStore, StoredCatalog, StoredMetrics, catalog_run_name
 from etude.errors import Damaged, EtudeError, Invalid, NotFound, Unavailable
 from etude.store.objects import Objects
 
@@ -37,7 +37,7 @@ def catalog_store(objects: Objects) -> CatalogStore:
 
 
 def make_run(at: datetime = START, **more: Any) -> StoredCatalog:
-    return StoredCatalog(name=run_name(at), source="shop", dialect="duckdb", fingerprint="f", **more)
+    return StoredCatalog(name=catalog_run_name(at), source="shop", dialect="duckdb", fingerprint="f", **more)
 
 
 def metrics(run: StoredCatalog) -> bytes:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from etude.errors import Refused
-from etude.learning.edits.git import git
-from etude.learning.edits.merge import merge, require_clean, revert
+from etude.learning.edits.git import run_git
+from etude.learning.edits.merge import merge_edit, require_clean_repository, revert_merged_edit
 from etude.learning.edits.workspace import Hunk, open_workspace
 
 HUNKS = [Hunk(path="shop.py", old="A = 1", new="A = 2")]
@@ -40,10 +40,10 @@ def repo(tmp_path: Path) -> Path:
 def use_all_of_git(home: Path, folder: Path) -> None:
     """Do with a repository all that learning does with it."""
     before = open_workspace(folder)
-    require_clean(folder)
-    commit = merge(home, "edit_1", before, before.apply(HUNKS), "An edit")
+    require_clean_repository(folder)
+    commit = merge_edit(home, "edit_1", before, before.apply(HUNKS), "An edit")
     (folder / "other.py").touch()
-    revert(home, "edit_1", folder, commit, HUNKS)
+    revert_merged_edit(home, "edit_1", folder, commit, HUNKS)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_file_with_a_filter_is_not_committed_without_it(tmp_path: Path, repo: 
     before = open_workspace(repo)
     after = before.apply([Hunk(path="other.py", old="B = 1", new="B = 2")])
     with pytest.raises(Refused, match="filter `evil`"):
-        merge(tmp_path, "edit_1", before, after, "An edit")
+        merge_edit(tmp_path, "edit_1", before, after, "An edit")
     assert (repo / "other.py").read_text() == "B = 1\n"
 
 
@@ -178,5 +178,5 @@ def test_git_stays_in_the_folder(tmp_path: Path, repo: Path) -> None:
     (other / "shop.py").write_text("A = 1\n")
     plain_git(repo, "config", "core.worktree", str(other))
     use_all_of_git(tmp_path, repo)
-    assert git(repo, "rev-parse", "--show-toplevel").strip() == str(repo)
+    assert run_git(repo, "rev-parse", "--show-toplevel").strip() == str(repo)
     assert sorted(p.name for p in other.iterdir()) == ["shop.py"]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from etude.errors import Conflict, Invalid, Refused
-from etude.learning.edits.learner import Learner, LearnOptions, apply_checked, revert_edit
-from etude.learning.edits.merge import merge
-from etude.learning.edits.suite import Suite, read_junit
+from etude.learning.edits.learner import Learner, LearnOptions, apply_allowed_edit, revert_edit
+from etude.learning.edits.merge import merge_edit
+from etude.learning.edits.suite import Suite, read_suite_junit
 from etude.learning.edits.workspace import Hunk, open_workspace
-from etude.learning.report import as_page, as_text, read_reports
+from etude.learning.report import read_learn_reports, report_as_text, reports_as_page
 from etude.store.edits import StoredEdit, StoredEdits
 from etude.store.sqlite import SqliteStore
 
@@ -112,8 +112,8 @@ def test_an_input_that_breaks_a_script_is_found_fixed_and_can_be_taken_back(stor
     assert git(git_repo, "status", "--porcelain") == ""
     assert edit.id in git(git_repo, "log", "-1", "--format=%B")
     assert (edit.body["wins"], edit.body["losses"]) == (5, 0)
-    assert "1 merged" in as_text(read_reports(StoredEdits(store))[0])
-    assert edit.body["rationale"].split("`")[1] in as_page(read_reports(StoredEdits(store)))
+    assert "1 merged" in report_as_text(read_learn_reports(StoredEdits(store))[0])
+    assert edit.body["rationale"].split("`")[1] in reports_as_page(read_learn_reports(StoredEdits(store)))
     revert_edit(StoredEdits(store), git_repo.parent / "home", edit.id, "a test")
     assert (git_repo / "shop.py").read_text() == SHOP
     assert git(git_repo, "status", "--porcelain") == ""
@@ -153,7 +153,7 @@ def test_an_edit_that_turns_out_bad_is_reverted_by_itself(store: SqliteStore, re
     hunks = [Hunk(path="shop.py", old=".title()", new=".upper()")]
     base = open_workspace(repo)
     home = repo.parent / "home"
-    merge(home, "edit_bad", base, apply_checked(base, hunks), "a bad edit")
+    merge_edit(home, "edit_bad", base, apply_allowed_edit(base, hunks), "a bad edit")
     body = {"hunks": [h.model_dump() for h in hunks], "rationale": "bad", "reason": "merged by hand", "commit": None}
     now = store.create_thread("now", None).created_at
     StoredEdits(store).put(StoredEdit("edit_bad", str(repo), "human", "merged", now, body))
@@ -189,7 +189,7 @@ def test_tampering_is_refused_and_would_not_change_a_score(repo: Path, name: str
     base = open_workspace(repo)
     hunks = [Hunk(path="shop.py", old="def total", new=f"{TAMPERING[name]}\n\ndef total")]
     with pytest.raises(Refused, match="The edit of"):
-        apply_checked(base, hunks)
+        apply_allowed_edit(base, hunks)
     # Even past that check, the run counts for nothing, or its failure stays a failure.
     run = Suite(PYTEST).run(base.apply(hunks), 1)
     assert run.problem or run.passed <= 2
@@ -227,7 +227,7 @@ def test_a_suite_that_cannot_run_says_why(store: SqliteStore, repo: Path) -> Non
 
 
 def test_junit_xml_is_read_with_failures_and_skips() -> None:
-    outcomes = read_junit(
+    outcomes = read_suite_junit(
         '<testsuites><testsuite><testcase classname="a" name="one" time="0.5"/>'
         '<testcase classname="a" name="two"><error message="KeyError: 1">File "a.py", line 3</error></testcase>'
         '<testcase name="three"><skipped/></testcase></testsuite></testsuites>'

@@ -11,8 +11,8 @@ import pytest
 
 from etude.cancellation import Cancellation
 from etude.learning.edits.diagnosis import Diagnosis, Proposal
-from etude.learning.edits.learner import apply_checked
-from etude.learning.edits.proposers.model import propose_with
+from etude.learning.edits.learner import apply_allowed_edit
+from etude.learning.edits.proposers.model import propose_with_model
 from etude.learning.edits.proposers.offline import OFFLINE
 from etude.learning.edits.suite import Failure
 from etude.learning.edits.workspace import open_workspace
@@ -27,7 +27,7 @@ def edited(
     failures = (("test_a.py::test", failure),) if failure else ()
     diagnosis = Diagnosis(open_workspace(folder), failures)
     for proposal in OFFLINE[proposer](diagnosis):
-        text = apply_checked(diagnosis.workspace, proposal.hunks).read("a.py")
+        text = apply_allowed_edit(diagnosis.workspace, proposal.hunks).read("a.py")
         module: dict[str, Any] = {}
         exec(compile(text, "a.py", "exec"), module)
         yield proposal, module
@@ -168,6 +168,6 @@ def test_a_model_proposes_exact_replacements(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def f(d):\n    return d['a']\n")
     diagnosis = Diagnosis(open_workspace(tmp_path), (("test_a.py::test", failed("KeyError", 2)),))
     reply = 'Here it is:\n[{"path": "a.py", "old": "d[\'a\']", "new": "d.get(\'a\')"}]'
-    (proposal,) = propose_with(Scripted([Line(text=reply)]), Cancellation())(diagnosis)
-    assert apply_checked(diagnosis.workspace, proposal.hunks).read("a.py") == "def f(d):\n    return d.get('a')\n"
-    assert list(propose_with(Scripted([Line(text="I do not know.")]), Cancellation())(diagnosis)) == []
+    (proposal,) = propose_with_model(Scripted([Line(text=reply)]), Cancellation())(diagnosis)
+    assert apply_allowed_edit(diagnosis.workspace, proposal.hunks).read("a.py") == "def f(d):\n    return d.get('a')\n"
+    assert list(propose_with_model(Scripted([Line(text="I do not know.")]), Cancellation())(diagnosis)) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from etude.learning.edits import sandbox
-from etude.learning.edits.sandbox import Program, ProgramLimits, run_program
+from etude.learning.edits.sandbox import Program, ProgramLimits, run_program_in_sandbox
 from etude.learning.edits.suite import Suite
 from etude.learning.edits.workspace import open_workspace
 
@@ -95,7 +95,9 @@ def test_the_writable_copy_has_a_limit(repo: Path, tmp_path: Path, kept: str) ->
         "    print(errno.errorcode[error.errno], total >> 20)\n"
     )
     copy = open_workspace(repo).copy_to(tmp_path / "copy")
-    ended = run_program(Program(["python3", "fill.py"], copy, str(repo), limits=ProgramLimits(scratch=32 << 20)))
+    ended = run_program_in_sandbox(
+        Program(["python3", "fill.py"], copy, str(repo), limits=ProgramLimits(scratch=32 << 20))
+    )
     word, size = ended.output.split()
     assert word == "ENOSPC"
     assert 24 <= int(size) <= 40

@@ -7,8 +7,8 @@ import pytest
 
 from etude.errors import Invalid, Refused
 from etude.learning.edits.diagnosis import make_hunks
-from etude.learning.edits.policy import check_policy
-from etude.learning.edits.workspace import Hunk, Workspace, is_protected, open_workspace
+from etude.learning.edits.policy import check_edit_policy
+from etude.learning.edits.workspace import Hunk, Workspace, is_protected_path, open_workspace
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def test_an_edit_that_does_not_fit_or_reaches_too_far_is_refused(
     ],
 )
 def test_tests_and_the_evaluator_are_out_of_reach(path: str) -> None:
-    assert is_protected(path)
+    assert is_protected_path(path)
 
 
 @pytest.mark.parametrize("path", ["shop.py", "src/contest.py", "src/latest/a.py", "prompts/ask.md"])
 def test_code_is_within_reach(path: str) -> None:
-    assert not is_protected(path)
+    assert not is_protected_path(path)
 
 
 def test_line_ends_stay_as_they_are(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ BASE = "import os\nimport time\n\n\ndef f(x):\n    return x['a']\n"
     ],
 )
 def test_computation_waits_retries_and_caches_are_allowed(new: str) -> None:
-    check_policy("a.py", BASE, new)
+    check_edit_policy("a.py", BASE, new)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +123,12 @@ def test_computation_waits_retries_and_caches_are_allowed(new: str) -> None:
 )
 def test_whatever_could_reach_the_tests_is_refused(added: str) -> None:
     with pytest.raises(Refused):
-        check_policy("a.py", BASE, f"{BASE}\n{added}\n")
+        check_edit_policy("a.py", BASE, f"{BASE}\n{added}\n")
 
 
 def test_what_is_not_python_after_the_edit_is_refused() -> None:
     with pytest.raises(Refused, match="not valid Python"):
-        check_policy("a.py", BASE, BASE + "def")
+        check_edit_policy("a.py", BASE, BASE + "def")
     with pytest.raises(Refused, match="not a file that edits may change"):
-        check_policy("a.so", "", "x")
-    check_policy("prompt.md", "a", "b")
+        check_edit_policy("a.so", "", "x")
+    check_edit_policy("prompt.md", "a", "b")

@@ -15,8 +15,8 @@ from etude.app import App
 from etude.errors import EtudeError
 from etude.learning.observer.drafts import find_drafts, write_drafts
 from etude.learning.observer.findings import diagnose_error, find_failures
-from etude.learning.observer.model_diagnosis import diagnose_with
-from etude.learning.observer.observer import OperationObserver, observe, observing
+from etude.learning.observer.model_diagnosis import diagnose_with_model
+from etude.learning.observer.observer import OperationObserver, observe_once, observing
 from etude.learning.observer.operations import Operation, read_operations
 from etude.learning.playbooks.library import read_lesson
 from etude.models.base import Model
@@ -89,7 +89,7 @@ def test_a_finding_is_told_once_and_again_only_when_it_doubles(tmp_path: Path) -
 def test_three_successes_become_a_draft_in_the_fifth_cycle_that_nobody_is_shown(app: App, tmp_path: Path) -> None:
     for year in (2022, 2023, 2024):
         app.sql(str(tmp_path / "shop"), f"SELECT count(*) AS n FROM orders WHERE order_id > {year}")
-    observer = observe(app.store, app.settings.home)
+    observer = observe_once(app.store, app.settings.home)
     drafts = app.settings.home / "playbooks" / "main" / ".drafts"
     for _ in range(4):
         observer.cycle()
@@ -169,7 +169,9 @@ def test_a_model_explains_failures_that_no_rule_knows_and_is_asked_once(app: App
     known, unknown = [failed("timeout: ?", n) for n in range(3)], [failed("lunacy", n) for n in range(3)]
     store = app.store
     told = StoredDiagnoses(store).all
-    observer = OperationObserver(lambda: [*known, *unknown], tmp_path, "main", told, diagnose_with(open_model, store))
+    observer = OperationObserver(
+        lambda: [*known, *unknown], tmp_path, "main", told, diagnose_with_model(open_model, store)
+    )
     found = {f.error_key: (f.diagnosis, f.suggestion) for f in observer.cycle()}
     assert found["lunacy"] == ("The moon is full.", "Wait a day.")
     assert "longer than its limit" in found["timeout: ?"][0]
@@ -183,9 +185,9 @@ def test_a_model_explains_failures_that_no_rule_knows_and_is_asked_once(app: App
 def test_a_reply_of_a_model_that_is_no_diagnosis_changes_nothing(app: App, tmp_path: Path, reply: str) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"asked": "failed several times", "turns": [{"text": reply}]}]))
-    diagnose = diagnose_with(lambda: app.open_model(f"scripted:{script}"), app.store)
+    diagnose = diagnose_with_model(lambda: app.open_model(f"scripted:{script}"), app.store)
     diagnose(find_failures([failed("lunacy", n) for n in range(3)]))
-    diagnose_with(lambda: app.open_model("scripted:/nowhere.json"), app.store)(
+    diagnose_with_model(lambda: app.open_model("scripted:/nowhere.json"), app.store)(
         find_failures([failed("lunacy", n) for n in range(3)])
     )
     assert StoredDiagnoses(app.store).all() == {}

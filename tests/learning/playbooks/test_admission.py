@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from etude.app import App
-from etude.cli.main import run
+from etude.cli.main import run_command
 from etude.entities import SourceSpec
 
 NEED = {
@@ -55,27 +55,27 @@ def write_draft(home: Path, name: str, run_id: str, text: str) -> None:
 def test_a_draft_that_turns_failure_into_success_is_admitted_on_probation(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["playbooks", "try", "net"]) == 0
+    assert run_command(["playbooks", "try", "net"]) == 0
     shown = capsys.readouterr()
     assert "net is probation: better in 2 of 2 replays of its own runs, 5 of 5 others fine" in shown.out
     assert "What is the revenue?: fails without, succeeds with it" in shown.err
-    assert run(["playbooks", "list"]) == 0
+    assert run_command(["playbooks", "list"]) == 0
     assert "probation" in capsys.readouterr().out
 
 
 def test_a_draft_that_changes_nothing_stays_a_draft(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["playbooks", "try", "vague", "--json"]) == 0
+    assert run_command(["playbooks", "try", "vague", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["admitted"], told["state"]) == (False, "draft")
     assert told["reason"] == "it improves the run that it came from on 0 seeds; 2 are needed"
-    assert run(["playbooks", "drafts"]) == 0
+    assert run_command(["playbooks", "drafts"]) == 0
     assert "vague" in capsys.readouterr().out
 
 
 def test_what_cannot_be_tried_is_explained(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["playbooks", "try", "foreign"]) != 0
+    assert run_command(["playbooks", "try", "foreign"]) != 0
     assert "None of the runs of draft `foreign` is a question to a model" in capsys.readouterr().err
-    assert run(["playbooks", "try", "net", "--model", "offline"]) != 0
+    assert run_command(["playbooks", "try", "net", "--model", "offline"]) != 0
     assert "there is nothing to try" in capsys.readouterr().err
-    assert run(["playbooks", "try", "nowhere"]) != 0
+    assert run_command(["playbooks", "try", "nowhere"]) != 0
     assert "There is no draft `nowhere`" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from etude.runtime.number_check.check import (
     Verdict,
     check_numbers,
     explain_verdict,
-    find_numbers,
+    find_number_mentions,
     mark_unverified,
 )
 
@@ -30,7 +30,7 @@ SALES = Evidence(
 
 
 def readings(text: str) -> list[tuple[str, str, list[str]]]:
-    return [(m.text, m.kind, [f"{r.value.normalize():f}" for r in m.readings]) for m in find_numbers(text)]
+    return [(m.text, m.kind, [f"{r.value.normalize():f}" for r in m.readings]) for m in find_number_mentions(text)]
 
 
 def unverified(text: str, *results: Evidence, question: str = "", context: tuple[str, ...] = ()) -> list[str]:
@@ -104,7 +104,7 @@ def test_names_code_and_numbering_are_not_numbers(text: str) -> None:
     "text", ["2024-03-01", "1 March 2024", "March 2024", "Q3 2024", "2024-Q3", "FY25", "in 2024", "H1 2024"]
 )
 def test_dates_are_dates(text: str) -> None:
-    assert [mention.kind for mention in find_numbers(text)] == ["date"]
+    assert [mention.kind for mention in find_number_mentions(text)] == ["date"]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_every_verified_number_has_its_source() -> None:
 @example("٣٤٥ ²³ ½ 1²")
 def test_any_text_can_be_read(text: str) -> None:
     at = 0
-    for mention in find_numbers(text):
+    for mention in find_number_mentions(text):
         assert at <= mention.start < mention.end <= len(text)
         assert text[mention.start : mention.end] == mention.text
         at = mention.end

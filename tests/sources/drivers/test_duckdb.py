@@ -9,7 +9,7 @@ import pytest
 from etude.errors import EtudeError, InvalidQuery, SourceError
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.drivers.duckdb import DuckdbDriver
-from etude.sources.duckdb_errors import is_fatal
+from etude.sources.duckdb_errors import is_fatal_duckdb_error
 
 
 @pytest.fixture
@@ -186,9 +186,9 @@ def test_a_pivot_leaves_nothing_behind(driver: DuckdbDriver) -> None:
 
 @pytest.mark.parametrize("kind", [duckdb.InternalException, duckdb.FatalException])
 def test_a_fatal_error_is_told_from_a_mistake(kind: type[Exception]) -> None:
-    assert is_fatal(kind("anything"))
-    assert is_fatal(OSError("INTERNAL Error: in the middle of a stream"))
-    assert not is_fatal(duckdb.BinderException("Binder Error: INTERNAL Error is a column"))
+    assert is_fatal_duckdb_error(kind("anything"))
+    assert is_fatal_duckdb_error(OSError("INTERNAL Error: in the middle of a stream"))
+    assert not is_fatal_duckdb_error(duckdb.BinderException("Binder Error: INTERNAL Error is a column"))
 
 
 def test_an_error_does_not_name_the_hidden_database(shop: Path) -> None:

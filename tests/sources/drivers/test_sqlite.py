@@ -15,7 +15,7 @@ import pytest
 from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError
 from etude.sources import rows as shaping
-from etude.sources.base import CheckedQuery, Mount, schema_mark
+from etude.sources.base import CheckedQuery, Mount, tables_fingerprint
 from etude.sources.drivers.sqlite import SqliteDriver
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
@@ -119,7 +119,7 @@ def test_estimate_and_fingerprint(sqlite_shop: Any) -> None:
     driver = sqlite_shop.driver
     assert driver.estimate(driver.check("SELECT * FROM orders, customers"))["scan_rows"] == 9
     assert driver.estimate(driver.check("SELECT * FROM rich"))["scan_rows"] == 4
-    assert driver.schema_fingerprint() == schema_mark(driver.catalog()["tables"])
+    assert driver.schema_fingerprint() == tables_fingerprint(driver.catalog()["tables"])
     before = driver.fingerprints(("orders",))
     assert before == driver.fingerprints(("orders",))
     sqlite_shop.ask("CREATE TABLE later (a)")

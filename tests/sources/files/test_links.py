@@ -14,9 +14,9 @@ from etude.app import App
 from etude.entities import Limits
 from etude.errors import EtudeError, Invalid
 from etude.sources.files.cache import load_files
-from etude.sources.files.discover import discover, scan
+from etude.sources.files.discover import discover, scan_files
 from etude.sources.pool import EngineLimits, Pool
-from etude.sources.source import stream
+from etude.sources.source import stream_query
 
 needs_landlock = pytest.mark.skipif(confine.landlock_abi() < 1, reason="the system has no Landlock")
 
@@ -43,14 +43,14 @@ def test_a_link_out_of_the_folder_is_not_followed_and_named(data: Path) -> None:
     (data / "out.csv").symlink_to(data.parent / "secret.csv")
     (data / "sub" / "up.csv").symlink_to("../../secret.csv")
     (data / "folder").symlink_to(data.parent / "outside")
-    found = scan(str(data))
+    found = scan_files(str(data))
     assert [t.table for t in found.tables] == ["orders"]
     assert found.links == ("folder", "out.csv", "sub/up.csv")
 
 
 def test_a_link_within_the_folder_is_a_file_of_its_own_name(data: Path) -> None:
     (data / "latest.csv").symlink_to("orders.csv")
-    found = scan(str(data))
+    found = scan_files(str(data))
     assert [(t.table, t.paths) for t in found.tables] == [
         ("latest", (str(data / "orders.csv"),)),
         ("orders", (str(data / "orders.csv"),)),
@@ -61,7 +61,7 @@ def test_a_link_within_the_folder_is_a_file_of_its_own_name(data: Path) -> None:
 def test_a_pattern_leads_out_by_no_linked_file_or_folder(data: Path) -> None:
     (data / "out.csv").symlink_to(data.parent / "secret.csv")
     (data / "folder").symlink_to(data.parent / "outside")
-    found = scan(f"{data}/**/*.csv")
+    found = scan_files(f"{data}/**/*.csv")
     assert [t.paths for t in found.tables] == [(str(data / "orders.csv"),)]
     assert set(found.links) >= {"out.csv"}
 
@@ -71,15 +71,15 @@ def test_a_folder_beside_with_a_longer_name_is_outside(data: Path) -> None:
     beside.mkdir()
     (beside / "x.csv").write_text("a\n1\n")
     (data / "x.csv").symlink_to(beside / "x.csv")
-    assert scan(str(data)).links == ("x.csv",)
+    assert scan_files(str(data)).links == ("x.csv",)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 def test_a_file_of_another_owner_with_a_second_name_is_not_read(data: Path) -> None:
     os.link(data.parent / "secret.csv", data / "out.csv")
-    assert scan(str(data)).links == ()  # the folder and the file have the same owner
+    assert scan_files(str(data)).links == ()  # the folder and the file have the same owner
     os.chown(data, 12345, 12345)
-    found = scan(str(data))
+    found = scan_files(str(data))
     assert [t.table for t in found.tables] == ["orders"]  # its only name is in the folder
     assert found.links == ("out.csv",)
     assert [t.table for t in discover(str(data), follow_links=True)] == ["orders", "out"]
@@ -97,7 +97,7 @@ def test_a_folder_of_links_alone_is_an_error_that_names_them(data: Path) -> None
     (data / "orders.csv").unlink()
     (data / "out.csv").symlink_to(data.parent / "secret.csv")
     with pytest.raises(Invalid, match=r"`out\.csv` lead out of the folder") as caught:
-        scan(str(data))
+        scan_files(str(data))
     assert "follow_links" in (caught.value.hint or "")
 
 
@@ -139,5 +139,7 @@ def test_a_parquet_file_that_becomes_a_link_is_not_read_by_a_query(data: Path, t
         (data / "a.parquet").unlink()
         (data / "a.parquet").symlink_to(tmp_path / "outside" / "a.parquet")
         with pytest.raises(EtudeError):
-            answer = stream(app.pool, key, (mount,), False, "SELECT word FROM a", Limits(), False, None, source.tenant)
+            answer = stream_query(
+                app.pool, key, (mount,), False, "SELECT word FROM a", Limits(), False, None, source.tenant
+            )
             list(answer.batches)

@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, Unavailable
-from etude.sources.files.discover import RESERVED, clean_name
-from etude.sources.files.load import LoadedTable, discover, load, scan, unique_names
+from etude.sources.files.discover import RESERVED, clean_table_name
+from etude.sources.files.load import LoadedTable, discover, load, scan_files, unique_table_names
 from workbook import Sheet, write_workbook
 
 Loader = Callable[..., LoadedTable]
@@ -336,7 +336,7 @@ def test_a_folder_is_a_table_for_each_file_and_each_like_sub_folder(tmp_path: Pa
         write(tmp_path / name)
     write_parquet(tmp_path / "events" / "year=2024" / "p.parquet", {"a": [1]})
     write_parquet(tmp_path / "events" / "year=2025" / "p.parquet", {"a": [2]})
-    found = scan(str(tmp_path))
+    found = scan_files(str(tmp_path))
     assert [t.table for t in found.tables] == [
         "t_2024", "cafe_sales_2024", "events", "mixed_a", "mixed_b", "t_order", "sub", "x", "x_2",
     ]  # fmt: skip
@@ -396,21 +396,21 @@ def test_every_reserved_word_gets_another_name() -> None:
     assert {w[0] for w in words} <= RESERVED
     with duckdb.connect() as db:
         for (word,) in db.execute("SELECT DISTINCT keyword_name FROM duckdb_keywords()").fetchall():
-            name = clean_name(word)
+            name = clean_table_name(word)
             db.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT 1 AS a')
             assert db.execute(f"SELECT {name}.a FROM {name}").fetchall() == [(1,)], word
 
 
 @given(st.text(max_size=20))
 def test_a_clean_name_needs_no_quotes(text: str) -> None:
-    name = clean_name(text)
+    name = clean_table_name(text)
     assert name == name.lower()
     duckdb.sql(f"SELECT 1 AS {name} FROM (SELECT 1) AS {name}")
 
 
 @given(st.lists(st.sampled_from(["a", "a_2", "a_2_2", "b"])))
 def test_unique_names_are_unique(names: list[str]) -> None:
-    given_names = unique_names(names)
+    given_names = unique_table_names(names)
     assert len(set(given_names)) == len(names)
     assert all(new.startswith(old) for old, new in zip(names, given_names))
 

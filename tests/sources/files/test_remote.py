@@ -16,7 +16,7 @@ from etude.app import App
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, Refused, Unavailable
 from etude.settings import RemoteSettings, load_settings
 from etude.sources import source as sources
-from etude.sources.files.remote import check_allowed, fetch
+from etude.sources.files.remote import check_remote_allowed, download_remote_file
 
 
 class Site:
@@ -111,15 +111,17 @@ def test_no_place_is_allowed_unless_it_is_listed(tmp_path: Path) -> None:
 )
 def test_only_what_an_entry_covers_is_allowed(url: str) -> None:
     rules = RemoteSettings(allow=("https://data.example.com/exports", "s3://bucket/"))
-    check_allowed("https://data.example.com/exports/a.csv", rules)
-    check_allowed("s3://bucket/a.csv", rules)
+    check_remote_allowed("https://data.example.com/exports/a.csv", rules)
+    check_remote_allowed("s3://bucket/a.csv", rules)
     with pytest.raises(Refused):
-        check_allowed(url, rules)
+        check_remote_allowed(url, rules)
 
 
 def test_a_password_in_the_url_is_refused() -> None:
     with pytest.raises(Invalid, match="password"):
-        check_allowed("https://me:secret@data.example.com/a.csv", RemoteSettings(allow=("https://data.example.com/",)))
+        check_remote_allowed(
+            "https://me:secret@data.example.com/a.csv", RemoteSettings(allow=("https://data.example.com/",))
+        )
 
 
 def test_the_signature_of_a_url_is_in_no_error_and_no_stored_run(site: Site, tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ def test_the_signature_of_a_url_is_in_no_error_and_no_stored_run(site: Site, tmp
 def test_a_private_address_needs_to_be_allowed(site: Site, tmp_path: Path) -> None:
     site.put("/a.csv", "a,b\n1,2\n")
     with pytest.raises(Refused, match="not a public address"):
-        fetch(f"{site.url}a.csv", tmp_path, site.rules(reach=[]))
+        download_remote_file(f"{site.url}a.csv", tmp_path, site.rules(reach=[]))
     assert site.seen == []
 
 
@@ -146,25 +148,25 @@ def test_a_private_address_needs_to_be_allowed(site: Site, tmp_path: Path) -> No
 def test_a_redirect_leads_to_http_alone(site: Site, tmp_path: Path, place: str) -> None:
     site.pages["/a.csv"] = (302, {"Location": place}, b"")
     with pytest.raises(Refused, match="redirects to"):
-        fetch(f"{site.url}a.csv", tmp_path, site.rules(allow=[site.url, "s3://bucket/"]))
+        download_remote_file(f"{site.url}a.csv", tmp_path, site.rules(allow=[site.url, "s3://bucket/"]))
 
 
 def test_a_redirect_must_be_allowed_as_well(site: Site, tmp_path: Path) -> None:
     site.put("/b.csv", "a,b\n1,2\n")
     site.pages["/a.csv"] = (302, {"Location": "/b.csv"}, b"")
-    assert fetch(f"{site.url}a.csv", tmp_path, site.rules()).read_text() == "a,b\n1,2\n"
+    assert download_remote_file(f"{site.url}a.csv", tmp_path, site.rules()).read_text() == "a,b\n1,2\n"
     site.pages["/a.csv"] = (302, {"Location": "http://169.254.169.254/latest"}, b"")
     with pytest.raises(Refused):
-        fetch(f"{site.url}a.csv", tmp_path, site.rules())
+        download_remote_file(f"{site.url}a.csv", tmp_path, site.rules())
     site.pages["/a.csv"] = (302, {"Location": "/a.csv"}, b"")
     with pytest.raises(Unavailable, match="redirects"):
-        fetch(f"{site.url}a.csv", tmp_path, site.rules())
+        download_remote_file(f"{site.url}a.csv", tmp_path, site.rules())
 
 
 def test_a_large_file_is_refused_and_nothing_is_left(site: Site, tmp_path: Path) -> None:
     site.put("/a.csv", "x" * 5000)
     with pytest.raises(LimitExceeded, match="5,000 bytes"):
-        fetch(f"{site.url}a.csv", tmp_path, site.rules(bytes=1000))
+        download_remote_file(f"{site.url}a.csv", tmp_path, site.rules(bytes=1000))
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
@@ -173,16 +175,16 @@ def test_an_error_of_the_server_never_becomes_data(
     site: Site, tmp_path: Path, status: int, error: type[EtudeError]
 ) -> None:
     site.put("/a.csv", "a,b\n1,2\n", ETag='"x"')
-    fetch(f"{site.url}a.csv", tmp_path, site.rules())
+    download_remote_file(f"{site.url}a.csv", tmp_path, site.rules())
     site.pages["/a.csv"] = (status, {}, b"<html>")
     with pytest.raises(error):
-        fetch(f"{site.url}a.csv", tmp_path, site.rules())
+        download_remote_file(f"{site.url}a.csv", tmp_path, site.rules())
 
 
 def test_a_body_that_ends_early_is_an_error(site: Site, tmp_path: Path) -> None:
     site.put("/a.csv", "a,b\n1,2\n", Content_Length="5000")
     with pytest.raises(Unavailable, match="ended early"):
-        fetch(f"{site.url}a.csv", tmp_path, site.rules())
+        download_remote_file(f"{site.url}a.csv", tmp_path, site.rules())
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
@@ -192,11 +194,11 @@ def test_s3_objects_and_folders(s3_server: S3, tmp_path: Path) -> None:
     (folder / "a.csv").write_text("id,v\n1,10\n")
     (folder / "b.csv").write_text("id,w\n1,30\n")
     rules = RemoteSettings(allow=("s3://bucket/remote",), s3=s3_server.options)
-    assert fetch("s3://bucket/remote/a.csv", tmp_path, rules).read_text() == "id,v\n1,10\n"
+    assert download_remote_file("s3://bucket/remote/a.csv", tmp_path, rules).read_text() == "id,v\n1,10\n"
     with App(home=tmp_path / "home", record=False, remote=rules) as app:
         assert app.sql("s3://bucket/remote/", "SELECT v, w FROM a JOIN b USING (id)").rows() == [(10, 30)]
     with pytest.raises(NotFound):
-        fetch("s3://bucket/remote/none.csv", tmp_path, rules)
+        download_remote_file("s3://bucket/remote/none.csv", tmp_path, rules)
 
 
 def test_the_settings_name_places(tmp_path: Path) -> None:

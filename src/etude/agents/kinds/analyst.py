@@ -113,7 +113,7 @@ class AnalystAgent(Kind[AnalystConfig]):
 
     def _ask(self, ctx: StepContext, memory: dict[str, Any], asked: str) -> StepResult:
         steer, received = self._steering(ctx, memory)
-        answer = question.ask(ctx, self.config.source, asked, self.config.model, steer, memory.get("noted"))
+        answer = question.ask_in_step(ctx, self.config.source, asked, self.config.model, steer, memory.get("noted"))
         self._apply_guidance(memory, received)
         return self._note(memory, asked, answer)
 
@@ -123,7 +123,7 @@ class AnalystAgent(Kind[AnalystConfig]):
         if run.status == "waiting":
             ctx.app.runs.answer(run.id, "\n".join(replies))
         steer, received = self._steering(ctx, memory)
-        answer = question.work(ctx, run.id, steer)
+        answer = question.work_in_step(ctx, run.id, steer)
         self._apply_guidance(memory, received)
         return self._note(memory, waiting["asked"], answer)
 
@@ -155,7 +155,9 @@ class AnalystAgent(Kind[AnalystConfig]):
         document = memory["document"][-DOCUMENT_CHARS:]
         prompt = PROPOSE.format(goal=memory["goal"], guidance=guidance, document=document, enough=ENOUGH)
         steer, received = self._steering(ctx, memory)
-        answer = question.require(question.ask_in_new_thread(ctx, self.config.source, prompt, self.config.model, steer))
+        answer = question.require_step_answer(
+            question.ask_in_new_thread(ctx, self.config.source, prompt, self.config.model, steer)
+        )
         # Use the model's raw reply: in an answer, unverified numbers are marked.
         turns = [s.turn.text for s in answer.run.steps if s.kind == "model" and s.turn is not None]
         line = next((line.strip() for line in turns[-1].splitlines() if line.strip()), ENOUGH)

@@ -12,7 +12,7 @@ from etude.agents.base import IDLE, InboxItem, Kind, Next, StepContext, StepResu
 from etude.agents.schedule import Interval
 from etude.entities import Entity
 from etude.errors import Refused
-from etude.learning.edits.completed import TOPIC, TestsCompleted, WakeHistory, parse_event
+from etude.learning.edits.completed import TOPIC, TestsCompleted, WakeHistory, parse_tests_completed
 from etude.learning.edits.learner import WATCHED, Learner, LearnOptions, load_proposers
 from etude.learning.edits.sandbox import ProgramLimits
 from etude.learning.edits.suite import Suite
@@ -96,7 +96,9 @@ class LearnAgent(Kind[LearnConfig]):
         while events := topics.read(memory["at"], BATCH):
             for event in events:
                 memory["at"] = event.id
-                found = parse_event(event.body) if event.topic == TOPIC and event.tenant == ctx.tenant else None
+                found = (
+                    parse_tests_completed(event.body) if event.topic == TOPIC and event.tenant == ctx.tenant else None
+                )
                 if found is not None and found.repo == repo:
                     yield found
 
@@ -104,9 +106,9 @@ class LearnAgent(Kind[LearnConfig]):
         config = self.config
         proposers = load_proposers()
         if config.model:
-            from etude.learning.edits.proposers.model import NAME, propose_with
+            from etude.learning.edits.proposers.model import NAME, propose_with_model
 
-            proposers[NAME] = propose_with(ctx.app.open_model(config.model), ctx.cancel)
+            proposers[NAME] = propose_with_model(ctx.app.open_model(config.model), ctx.cancel)
         chosen = tuple(name for name in memory["proposers"] if name in proposers)
         options = LearnOptions(config.propose_only, config.runs, config.edits, chosen, 10 * memory["looks"])
         memory["looks"] += 1

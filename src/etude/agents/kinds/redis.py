@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from etude.addresses import connect
+from etude.addresses import connect_to_host
 from etude.agents.base import NOW, InboxItem, Next, StepContext, StepResult
 from etude.agents.delivery import BATCH, Delivery, DeliveryConfig
 from etude.agents.schedule import Interval
 from etude.errors import Invalid, Unavailable
-from etude.settings import read_reference
-from etude.store.action import backoff
-from etude.store.topics import HubEvent, check_event
+from etude.settings import read_setting_reference
+from etude.store.action import action_backoff
+from etude.store.topics import HubEvent, check_topic_event
 
 TIMEOUT_S = 10.0
 # An entry that is not valid UTF-8 must not delay the entries after it.
@@ -85,7 +85,7 @@ class RedisAgent(Delivery[RedisConfig]):
             found = self._ask(ctx, "xread", {self.config.listen_to: memory.get("read", "0-0")}, count=BATCH)
         except Unavailable as problem:
             memory["read_failures"] = memory.get("read_failures", 0) + 1
-            wait = max(backoff(memory["read_failures"]), self.config.interval_s)
+            wait = max(action_backoff(memory["read_failures"]), self.config.interval_s)
             later = Next(after=wait if planned is None else min(wait, planned))
             return StepResult(state=memory, output=step.output | {"error": problem.message}, next=later)
         entries = [entry for _, read in found or () for entry in read]
@@ -117,7 +117,7 @@ class RedisAgent(Delivery[RedisConfig]):
     def _open(self, ctx: StepContext) -> Any:
         import redis
 
-        url, allow = read_reference(self.config.url, "The agent"), ctx.app.settings.agents.reach
+        url, allow = read_setting_reference(self.config.url, "The agent"), ctx.app.settings.agents.reach
         try:
             _check_scheme(url)
         except ValueError as error:
@@ -125,7 +125,7 @@ class RedisAgent(Delivery[RedisConfig]):
 
         class Plain(redis.Connection):
             def _connect(self) -> socket.socket:
-                return connect(self.host, self.port, allow, TIMEOUT_S)
+                return connect_to_host(self.host, self.port, allow, TIMEOUT_S)
 
         class Encrypted(redis.SSLConnection, Plain):
             """TLS on top of a connection made in the same way."""
@@ -143,7 +143,7 @@ def _read_event(fields: Mapping[str, str]) -> tuple[str, Any] | None:
     """Return the topic and the body of an entry, or None if it is not a valid event."""
     try:
         topic, body = fields.get("topic", ""), json.loads(fields.get("body", "null"))
-        check_event(topic, body)
+        check_topic_event(topic, body)
     except (ValueError, RecursionError, Invalid):
         return None
     return topic, body

@@ -7,11 +7,11 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
-from etude.agents.question import ask_in_new_thread, require
+from etude.agents.question import ask_in_new_thread, require_step_answer
 from etude.agents.schedule import Schedule
 from etude.errors import LimitExceeded
 from etude.limits import lower_limits
-from etude.result import Result, to_json
+from etude.result import Result, result_to_json
 
 MAX_ROWS = 1000
 
@@ -66,7 +66,9 @@ class WatchAgent(Kind[WatchConfig]):
         how: dict[str, Any] = {"limits": limits, "on_progress": lambda _: ctx.check()}
         result: Result | None
         if self.config.question:
-            answer = require(ask_in_new_thread(ctx, self.config.source, self.config.question, self.config.model))
+            answer = require_step_answer(
+                ask_in_new_thread(ctx, self.config.source, self.config.question, self.config.model)
+            )
             result, replayed = answer.result, answer.replayed
             if result is None:
                 return answer.text, replayed
@@ -79,7 +81,7 @@ class WatchAgent(Kind[WatchConfig]):
             raise LimitExceeded(
                 f"The answer has more than {MAX_ROWS:,} rows, too many to compare.", hint="Ask for a summary."
             )
-        return to_json(result)["rows"], replayed
+        return result_to_json(result)["rows"], replayed
 
     def _differs(self, was: Any, now: Any) -> bool:
         if isinstance(was, list) and isinstance(now, list):

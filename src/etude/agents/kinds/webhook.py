@@ -16,12 +16,12 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import Field, field_validator
 
-from etude.addresses import connect
+from etude.addresses import connect_to_host
 from etude.agents.base import StepContext
 from etude.agents.delivery import Delivery, DeliveryConfig
 from etude.cancellation import Cancellation
 from etude.errors import Unavailable
-from etude.settings import read_reference
+from etude.settings import read_setting_reference
 from etude.store.topics import HubEvent
 
 TIMEOUT_S = 10.0
@@ -59,10 +59,12 @@ class WebhookAgent(Delivery[WebhookConfig]):
             "User-Agent": "etude",
             "X-Etude-Event": str(event.id),
             "X-Etude-Topic": event.topic,
-            "X-Etude-Signature": sign_body(read_reference(self.config.secret, "The agent"), body, int(time.time())),
+            "X-Etude-Signature": sign_body(
+                read_setting_reference(self.config.secret, "The agent"), body, int(time.time())
+            ),
         }
         try:
-            status = post(self.config.url, body, headers, ctx.app.settings.agents.reach, ctx.cancel)
+            status = post_webhook(self.config.url, body, headers, ctx.app.settings.agents.reach, ctx.cancel)
         except (OSError, HTTPException):
             ctx.check()
             raise Unavailable(f"`{self.config.url}` did not accept event {event.id}.") from None
@@ -71,14 +73,14 @@ class WebhookAgent(Delivery[WebhookConfig]):
             raise Unavailable(f"`{self.config.url}` did not accept event {event.id}: status {status}.")
 
 
-def post(url: str, body: bytes, headers: dict[str, str], allow: tuple[str, ...], cancel: Cancellation) -> int:
+def post_webhook(url: str, body: bytes, headers: dict[str, str], allow: tuple[str, ...], cancel: Cancellation) -> int:
     """Post a body to a URL if its address is allowed, and return the status of the response."""
     parts = urlsplit(url)
     host, secure = parts.hostname or "", parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
     connection = HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
-        connection.sock = connect(host, port, allow, TIMEOUT_S)
+        connection.sock = connect_to_host(host, port, allow, TIMEOUT_S)
         with _bounded(connection.sock, cancel):
             if secure:
                 connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)

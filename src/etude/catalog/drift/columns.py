@@ -7,18 +7,24 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from etude.catalog.drift import significance
-from etude.catalog.drift.change import SMALL, Change, Kind, Pair, percent, show
+from etude.catalog.drift.change import SMALL, Change, Kind, Pair, drift_percent, drift_value
 from etude.catalog.drift.numbers import (
-    compare_counts,
-    compare_ends,
+    compare_extremes,
     compare_numbers,
     compare_outliers,
     compare_precision,
+    compare_unusual_numbers,
     significant_distance,
 )
-from etude.catalog.measure.axis import epoch, position, quantile_axis
-from etude.catalog.model import DATED, ColumnProfile, Scalar, moment, number
+from etude.catalog.drift.significance import (
+    kolmogorov_distance,
+    significance_of_counts,
+    significance_of_distinct,
+    significance_of_means,
+    significance_of_shares,
+)
+from etude.catalog.measure.axis import axis_position, axis_seconds, quantile_axis
+from etude.catalog.model import DATED, ColumnProfile, Scalar, scalar_to_datetime, scalar_to_number
 
 DAY_S = 86400.0
 UNSEEN = 0.5
@@ -98,7 +104,9 @@ def _emptied(pair: Pair) -> Iterator[Change]:
     share = before.null_share or 0.0
     if -after.rows * math.log(max(share, 1e-12)) > pair.needed:
         yield pair.change(
-            "emptied", f"`{name}` is now empty; {percent(1 - share)} of the rows had a value.", before=1 - share
+            "emptied",
+            f"`{name}` is now empty; {drift_percent(1 - share)} of the rows had a value.",
+            before=1 - share,
         )
 
 
@@ -113,7 +121,7 @@ def _constant(pair: Pair) -> Iterator[Change]:
         return
     if pair.values(after) * -math.log(min(max(before.top[0].share, 1e-12), 1 - 1e-12)) <= pair.needed:
         return
-    shown = f" ({show(after.min)})" if pair.readable and after.min is not None else ""
+    shown = f" ({drift_value(after.min)})" if pair.readable and after.min is not None else ""
     yield pair.change(
         "constant",
         f"`{after.name}` now has the same value in every row{shown}; it had {before.distinct:,} distinct values.",
@@ -129,10 +137,10 @@ def _nulls(pair: Pair) -> Iterator[Change]:
     was, now = before.nulls / before.rows, after.nulls / after.rows
     floor = 0.0 if 0 in (before.nulls, after.nulls) else 0.02
     rows, later = (min(c.rows or 0, c.provenance.counts.rows or c.rows or 0) for c in (before, after))
-    certain = significance.of_shares(round(was * rows), rows, round(now * later), later) > pair.needed
+    certain = significance_of_shares(round(was * rows), rows, round(now * later), later) > pair.needed
     if abs(now - was) < floor or not certain:
         return
-    text = f"Nulls in `{after.name}` went from {percent(was)} to {percent(now)} of the rows."
+    text = f"Nulls in `{after.name}` went from {drift_percent(was)} to {drift_percent(now)} of the rows."
     strength = math.sqrt(now - was) if now > was else 0.2 * (was - now)
     yield pair.change("nulls", text, strength, round(was, 6), round(now, 6))
 
@@ -166,7 +174,7 @@ def _times(pair: Pair) -> Iterator[Change]:
         offsets = [a - b for b, a in zip(before, after)]
         common = max(set(offsets), key=offsets.count)
         hours = common / 3600
-        passed = epoch(pair.made[1]) - epoch(pair.made[0]) if pair.made[0] and pair.made[1] else 0.0
+        passed = axis_seconds(pair.made[1]) - axis_seconds(pair.made[0]) if pair.made[0] and pair.made[1] else 0.0
         moved = abs(common) >= 900 and common % 900 == 0 and abs(hours) <= 14
         # A table that keeps only the newest rows moves by the time that passed.
         if moved and offsets.count(common) >= 15 and len(set(before)) > 5 and abs(common - passed) > 900:
@@ -176,17 +184,17 @@ def _times(pair: Pair) -> Iterator[Change]:
             text = f"`{name}` moved by {step} in nearly all rows."
             yield pair.change("time-shift", text, 1.0, pair.before.min, pair.after.min)
     made_before, made_after = pair.made
-    newest, newest_before = position(pair.after.max), position(pair.before.max)
+    newest, newest_before = axis_position(pair.after.max), axis_position(pair.before.max)
     if made_before is None or made_after is None or newest is None or newest_before is None:
         return
-    if newest_before <= epoch(made_before) + 86400 and newest > epoch(made_after) + 2 * 86400:
-        text = f"`{name}` now has dates in the future, up to {show(pair.after.max)}."
+    if newest_before <= axis_seconds(made_before) + 86400 and newest > axis_seconds(made_after) + 2 * 86400:
+        text = f"`{name}` now has dates in the future, up to {drift_value(pair.after.max)}."
         yield pair.change("future", text, 1.0, pair.before.max, pair.after.max)
 
 
 def _calendar_step(pair: Pair) -> str:
     """Return the years or days by which nearly all dates moved, in words; empty if they did not."""
-    before, after = ([moment(v) for v in side.quantiles] for side in (pair.before, pair.after))
+    before, after = ([scalar_to_datetime(v) for v in side.quantiles] for side in (pair.before, pair.after))
     pairs = [(b, a) for b, a in zip(before, after) if b is not None and a is not None]
     # Years first: with leap years, a year is not always the same number of days.
     years = Counter(a.year - b.year for b, a in pairs if a.replace(year=2000) == b.replace(year=2000))
@@ -211,11 +219,14 @@ def _dates(pair: Pair) -> Iterator[Change]:
     gap = significant_distance(pair, before, after)
     if gap:
         was, now = pair.before.quantiles[10], pair.after.quantiles[10]
-        text = f"`{pair.after.name}` is distributed differently: the median went from {show(was)} to {show(now)}."
+        text = (
+            f"`{pair.after.name}` is distributed differently: the median went from {drift_value(was)} to "
+            f"{drift_value(now)}."
+        )
         yield pair.change("shift", text, gap * 1.6, was, now)
 
 
-def is_complete(column: ColumnProfile) -> bool:
+def has_all_values(column: ColumnProfile) -> bool:
     """Return whether the frequent values are all values of the column."""
     exact = column.provenance.top is not None and column.provenance.top.method == "exact"
     return exact and bool(column.top) and column.distinct == len(column.top)
@@ -234,11 +245,11 @@ def _values(pair: Pair) -> Iterator[Change]:
     was = {t.value: round(t.share * rows) for t in before.top}
     now = {t.value: round(t.share * later) for t in after.top}
     # A value that is not listed occurs at most as often as the least frequent listed one; if all are listed, never.
-    rest_before = 0 if is_complete(before) else min(was.values())
-    rest_after = 0 if is_complete(after) else min(now.values())
+    rest_before = 0 if has_all_values(before) else min(was.values())
+    rest_after = 0 if has_all_values(after) else min(now.values())
     respelled = _respelled(was, now, rows, later, pair.needed)
     if respelled:
-        pairs = ", ".join(f"{show(a)} is now {show(b)}" for a, b in list(respelled.items())[:3])
+        pairs = ", ".join(f"{drift_value(a)} is now {drift_value(b)}" for a, b in list(respelled.items())[:3])
         text = f"Values of `{after.name}` are spelled differently: {pairs}."
         first, second = next(iter(respelled.items()))
         yield pair.change("spelling", text, len(respelled) / len(was), first, second)
@@ -252,15 +263,15 @@ def _values(pair: Pair) -> Iterator[Change]:
         if value in was or value in respelled.values():
             continue
         more = count / later > rest_before / rows
-        proven = more and significance.of_shares(rest_before, rows, count, later) > pair.needed
+        proven = more and significance_of_shares(rest_before, rows, count, later) > pair.needed
         # If no text value was rare before, a new one is unlikely to have been missed: fewer rows are enough.
         likely = before.family == "text" and fewest >= 10 and count >= 8 and len(was) > 1
-        if is_complete(before) and (proven or likely):
+        if has_all_values(before) and (proven or likely):
             new[value] = count
         elif proven and count / later - rest_before / rows > 0.02:
             risen[value] = count
-    gone = {v: n for v, n in was.items() if v not in now and v not in respelled and is_complete(after)}
-    gone = {v: n for v, n in gone.items() if significance.of_shares(n, rows, 0, later) > pair.needed}
+    gone = {v: n for v, n in was.items() if v not in now and v not in respelled and has_all_values(after)}
+    gone = {v: n for v, n in gone.items() if significance_of_shares(n, rows, 0, later) > pair.needed}
     if new:
         text = f"`{after.name}` has {_listed(new, later, 'a new value', 'new values')}."
         yield pair.change("new-value", text, math.sqrt(sum(new.values()) / later), None, next(iter(new)))
@@ -269,7 +280,10 @@ def _values(pair: Pair) -> Iterator[Change]:
         yield pair.change("vanished-value", text, math.sqrt(sum(gone.values()) / rows), next(iter(gone)), None)
     if 0 < len(risen) < 3:  # More of them mean a column with fewer distinct values, not a new default value.
         value, count = next(iter(risen.items()))
-        text = f"{show(value)} now makes up {percent(count / later)} of `{after.name}`; {_unseen(before, value)}."
+        text = (
+            f"{drift_value(value)} now makes up {drift_percent(count / later)} of `{after.name}`; "
+            f"{_unseen(before, value)}."
+        )
         yield pair.change("spike", text, count / later * 2, None, value)
     yield from _mix(pair, was, now, (rows, later), (rest_before, rest_after))
 
@@ -279,44 +293,54 @@ def _mix(
 ) -> Iterator[Change]:
     """Find known values in other proportions."""
     both = [v for v in was if v in now]
-    if is_complete(pair.before) and is_complete(pair.after):
+    if has_all_values(pair.before) and has_all_values(pair.after):
         first, second = sum(was[v] for v in both), sum(now[v] for v in both)
         if len(both) < 2 or not first or not second:
             return
         moved = sum(abs(was[v] / first - now[v] / second) for v in both) / 2
-        if moved < SMALL or significance.of_counts([(was[v], now[v]) for v in both]) <= pair.needed:
+        if moved < SMALL or significance_of_counts([(was[v], now[v]) for v in both]) <= pair.needed:
             return
         most = max(both, key=lambda v: abs(was[v] / first - now[v] / second))
         text = (
-            f"The mix of `{pair.after.name}` changed: {show(most)} went from {percent(was[most] / rows[0])} to "
-            f"{percent(now[most] / rows[1])}."
+            f"The mix of `{pair.after.name}` changed: {drift_value(most)} went from "
+            f"{drift_percent(was[most] / rows[0])} to "
+            f"{drift_percent(now[most] / rows[1])}."
         )
         yield pair.change("mix", text, moved * 2.5, round(was[most] / rows[0], 6), round(now[most] / rows[1], 6))
         return
     for value in both:
         share, later = was[value] / rows[0], now[value] / rows[1]
-        certain = significance.of_shares(was[value], rows[0], now[value], rows[1]) > pair.needed
+        certain = significance_of_shares(was[value], rows[0], now[value], rows[1]) > pair.needed
         if certain and later - share > SMALL:
             name = pair.after.name
-            text = f"{show(value)} now makes up {percent(later)} of `{name}`; before it was {percent(share)}."
+            text = (
+                f"{drift_value(value)} now makes up {drift_percent(later)} of `{name}`; before it was "
+                f"{drift_percent(share)}."
+            )
             yield pair.change("spike", text, later * 2, share, value)
             return
         if certain and share - later > SMALL:
-            text = f"{show(value)} in `{pair.after.name}` went from {percent(share)} to {percent(later)}."
+            text = (
+                f"{drift_value(value)} in `{pair.after.name}` went from {drift_percent(share)} to "
+                f"{drift_percent(later)}."
+            )
             yield pair.change("mix", text, (share - later) * 2, round(share, 6), round(later, 6))
             return
     for value, count in was.items():
         share = count / rows[0]
         if value in now or share - rest[1] / rows[1] < SMALL:
             continue
-        if significance.of_shares(count, rows[0], rest[1], rows[1]) > pair.needed:
-            text = f"{show(value)} in `{pair.after.name}` fell from {percent(share)} and is no longer a frequent value."
+        if significance_of_shares(count, rows[0], rest[1], rows[1]) > pair.needed:
+            text = (
+                f"{drift_value(value)} in `{pair.after.name}` fell from {drift_percent(share)} and is no "
+                "longer a frequent value."
+            )
             yield pair.change("mix", text, share, round(share, 6), 0)
             return
 
 
 def _listed(values: dict[Scalar, int], rows: int, one: str, many: str) -> str:
-    shown = [f"{show(v)} ({percent(n / rows)} of the rows)" for v, n in values.items()]
+    shown = [f"{drift_value(v)} ({drift_percent(n / rows)} of the rows)" for v, n in values.items()]
     more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
     return f"{one if len(shown) == 1 else many} {', '.join(shown[:3])}{more}"
 
@@ -331,22 +355,22 @@ def _new_references(
     new = {}
     for value, count in now.items():
         grown = count / rows[1] - rest / rows[0]
-        if value not in was and grown > SMALL and significance.of_shares(rest, rows[0], count, rows[1]) > pair.needed:
+        if value not in was and grown > SMALL and significance_of_shares(rest, rows[0], count, rows[1]) > pair.needed:
             new[value] = count
     if not new:
         return
     name, first = pair.after.name, next(iter(new))
     text = f"`{name}` has {_listed(new, rows[1], 'a new value', 'new values')}."
-    if not is_complete(pair.before):
-        share = percent(new[first] / rows[1])
-        text = f"{show(first)} now makes up {share} of `{name}`; {_unseen(pair.before, first)}."
+    if not has_all_values(pair.before):
+        share = drift_percent(new[first] / rows[1])
+        text = f"{drift_value(first)} now makes up {share} of `{name}`; {_unseen(pair.before, first)}."
     yield pair.change("new-value", text, math.sqrt(sum(new.values()) / rows[1]), None, first)
 
 
 def _unseen(before: ColumnProfile, value: Scalar) -> str:
     """Say how rare a value was that is not among the frequent values of the earlier profile."""
     least, greatest = before.min, before.max
-    numbers = number(value), number(least), number(greatest)
+    numbers = scalar_to_number(value), scalar_to_number(least), scalar_to_number(greatest)
     outside = False
     if before.family != "text" and None not in numbers:
         outside = not numbers[1] <= numbers[0] <= numbers[2]  # type: ignore[operator]
@@ -365,7 +389,7 @@ def _respelled(
     found: dict[Scalar, Scalar] = {}
     for value, count in now.items():
         former = spelled.get(_plain(value)) if isinstance(value, str) and value not in was else None
-        if former is None or significance.of_shares(0, rows, count, later) <= needed:
+        if former is None or significance_of_shares(0, rows, count, later) <= needed:
             continue
         if now.get(former, 0) / later < 0.5 * was[former] / rows:
             found[former] = value
@@ -383,8 +407,8 @@ def _texts(pair: Pair) -> Iterator[Change]:
     if before.lengths is not None and after.lengths is not None and rows and later:
         was, now = before.lengths.empty, after.lengths.empty
         floor = 0.0 if was == 0 else 0.02
-        if now / later - was / rows > floor and significance.of_shares(was, rows, now, later) > pair.needed:
-            text = f"Empty strings in `{name}` went from {percent(was / rows)} to {percent(now / later)}."
+        if now / later - was / rows > floor and significance_of_shares(was, rows, now, later) > pair.needed:
+            text = f"Empty strings in `{name}` went from {drift_percent(was / rows)} to {drift_percent(now / later)}."
             yield pair.change("empty-text", text, math.sqrt(now / later), was, now)
         yield from _lengths(pair, rows, later)
         yield from _spaces(pair, rows, later)
@@ -398,9 +422,9 @@ def _spaces(pair: Pair, rows: int, later: int) -> Iterator[Change]:
     if was is None or now is None:
         return
     share, after = was / rows, now / later
-    if after - share > (0.0 if was == 0 else 0.02) and significance.of_shares(was, rows, now, later) > pair.needed:
-        former = f"{percent(share)} did" if was else "none did"
-        text = f"{percent(after)} of `{pair.after.name}` now start or end with a space; {former} before."
+    if after - share > (0.0 if was == 0 else 0.02) and significance_of_shares(was, rows, now, later) > pair.needed:
+        former = f"{drift_percent(share)} did" if was else "none did"
+        text = f"{drift_percent(after)} of `{pair.after.name}` now start or end with a space; {former} before."
         yield pair.change("spaces", text, math.sqrt(after), was, now)
 
 
@@ -413,7 +437,7 @@ def _lengths(pair: Pair, rows: int, later: int) -> Iterator[Change]:
     low, high = min(before.min, after.min), max(before.max, after.max)
     mean = (before.mean + after.mean) / 2
     deviation = math.sqrt(max(0.0, (high - mean) * (mean - low)))
-    if gap < 0.1 * before.mean or significance.of_means(gap, deviation, rows, later) <= pair.needed:
+    if gap < 0.1 * before.mean or significance_of_means(gap, deviation, rows, later) <= pair.needed:
         return
     cut = after.max < 0.8 * before.max and after.mean < before.mean
     text = f"`{pair.after.name}` now has {after.mean:.3g} characters on average ({before.mean:.3g} before)"
@@ -433,10 +457,10 @@ def _forms(pair: Pair) -> Iterator[Change]:
     for form in sorted({*was, *now}, key=str):
         share, after = was.get(form, 0.0), now.get(form, 0.0)
         sure, sure_after = was.get(form, min(after, UNSEEN)), now.get(form, min(share, UNSEEN))
-        certain = significance.of_shares(round(sure * rows), rows, round(sure_after * later), later) > pair.needed
+        certain = significance_of_shares(round(sure * rows), rows, round(sure_after * later), later) > pair.needed
         if certain and abs(after - share) > 0.05:
             name = f"{form[0]} {form[1]}" if form[1] else form[0]
-            moved.append((after - share, f"{name} went from {percent(share)} to {percent(after)}"))
+            moved.append((after - share, f"{name} went from {drift_percent(share)} to {drift_percent(after)}"))
     moved.sort(key=lambda m: (-abs(m[0]), m[0]))
     if moved:
         text = f"The format of `{pair.after.name}` changed: {'; '.join(words for _, words in moved[:2])} of the values."
@@ -447,12 +471,12 @@ def _cardinality(pair: Pair) -> Iterator[Change]:
     before, after = pair.before, pair.after
     if before.distinct is None or after.distinct is None or before.unique or after.unique:
         return
-    if is_complete(before) and is_complete(after):
+    if has_all_values(before) and has_all_values(after):
         return  # `_values` already compared the values themselves.
     if before.distinct == 0 or 0.75 < after.distinct / before.distinct < 1.34:
         return
     rows, later = pair.values(before), pair.values(after)
-    if significance.of_distinct(before.distinct, rows, after.distinct, later) > pair.needed:
+    if significance_of_distinct(before.distinct, rows, after.distinct, later) > pair.needed:
         text = f"`{after.name}` now has {after.distinct:,} distinct values ({before.distinct:,} before)."
         strength = abs(math.log10(max(1, after.distinct) / before.distinct))
         yield pair.change("cardinality", text, strength, before.distinct, after.distinct)
@@ -461,12 +485,13 @@ def _cardinality(pair: Pair) -> Iterator[Change]:
 Check = Callable[[Pair], Iterator[Change]]
 _WHOLE: tuple[Check, ...] = (_emptied, _filled, _constant)
 _PARTS: tuple[Check, ...] = (
-    _nulls, _duplicates, compare_numbers, compare_outliers, compare_precision, compare_ends, compare_counts, _times,
+    _nulls, _duplicates, compare_numbers, compare_outliers, compare_precision, compare_extremes,
+    compare_unusual_numbers, _times,
     _dates, _values, _texts, _cardinality,
 )  # fmt: skip
 
 
-def resemblance(pair: Pair) -> float:
+def column_resemblance(pair: Pair) -> float:
     """Return how likely two columns of different names are the same one, 0 to 1, by their profiles alone."""
     before, after = pair.before, pair.after
     if before.family != after.family or before.rows is None or after.rows is None:
@@ -481,7 +506,7 @@ def resemblance(pair: Pair) -> float:
         points.append(len(was & now) / max(1, min(len(was), len(now))))
     one, other = quantile_axis(before), quantile_axis(after)
     if one and other:
-        points.append(max(0.0, 1 - 4 * significance.distance(one, other)))
+        points.append(max(0.0, 1 - 4 * kolmogorov_distance(one, other)))
     if before.lengths and after.lengths:
         points.append(_near(before.lengths.mean, after.lengths.mean, max(before.lengths.mean, after.lengths.mean)))
     return sum(points) / len(points)

@@ -10,10 +10,10 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from etude.catalog.drift import significance
 from etude.catalog.drift.change import Change, Pair, make_change
-from etude.catalog.drift.columns import compare_column, resemblance
-from etude.catalog.measure.axis import epoch, position
+from etude.catalog.drift.columns import column_resemblance, compare_column
+from etude.catalog.drift.significance import required_significance, significance_of_shares
+from etude.catalog.measure.axis import axis_position, axis_seconds
 from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, Freshness, SourceProfile, TableProfile
 
 __all__ = ["Change", "compare"]
@@ -33,7 +33,7 @@ def compare(before: SourceProfile, after: SourceProfile, history: Sequence[Sourc
     earlier = [p for p in history if p is not before and (p.made_at is None or p.made_at != before.made_at)]
     runs = [*earlier, before]
     past = [{t.name: t for t in p.tables} for p in runs]
-    needed = significance.required(sum(len(t.columns) for t in after.tables))
+    needed = required_significance(sum(len(t.columns) for t in after.tables))
     made = (before.made_at, after.made_at)
     was, now = {t.name: t for t in before.tables}, {t.name: t for t in after.tables}
     renamed = _renamed_tables([t for n, t in was.items() if n not in now], [t for n, t in now.items() if n not in was])
@@ -149,7 +149,7 @@ def _renamed_columns(
     positions = {c.name: i for i, c in enumerate(before.columns)}, {c.name: i for i, c in enumerate(after.columns)}
     for one in gone:
         for other in added:
-            alike = resemblance(Pair(after.name, one, other, needed))
+            alike = column_resemblance(Pair(after.name, one, other, needed))
             named = _similar(one.name, other.name)
             same_position = positions[0][one.name] == positions[1][other.name]
             informative = (one.distinct or 0) > 2 or named > 0.5 or same_position
@@ -194,7 +194,7 @@ def _swapped(pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:
                 Pair(one.table, one.before, other.after, one.needed),
                 Pair(one.table, other.before, one.after, one.needed),
             )
-            if all(resemblance(p) >= 0.85 for p in crossed):
+            if all(column_resemblance(p) >= 0.85 for p in crossed):
                 found.append((one, other))
     return found
 
@@ -230,7 +230,7 @@ def _freshness(
     fresh, former = after.freshness, before.freshness
     if fresh is None or former is None or fresh.column != former.column:
         return
-    newest, newest_before = position(fresh.newest), position(former.newest)
+    newest, newest_before = axis_position(fresh.newest), axis_position(former.newest)
     interval = _interval(before, former)
     if newest is None or newest_before is None or interval is None:
         return
@@ -241,7 +241,7 @@ def _freshness(
         return
     if made[0] is None or made[1] is None or newest > newest_before:
         return
-    age, age_before = epoch(made[1]) - newest, epoch(made[0]) - newest_before
+    age, age_before = axis_seconds(made[1]) - newest, axis_seconds(made[0]) - newest_before
     at_rest = age_before > max(20 * interval, 3 * DAY)
     limit = min(max(3 * age_before, 5 * interval, 2 * DAY), _usual_age(before.name, fresh.column, runs))
     if at_rest or age <= limit:
@@ -256,11 +256,11 @@ def _freshness(
 def _interval(table: TableProfile, fresh: Freshness) -> float | None:
     """Return the mean seconds between distinct timestamps: the longer one of the whole and of the recent part."""
     column = table.column(fresh.column)
-    newest, oldest = position(fresh.newest), position(fresh.oldest)
+    newest, oldest = axis_position(fresh.newest), axis_position(fresh.oldest)
     if column is None or newest is None or oldest is None or not column.distinct or column.distinct < 5:
         return None
     whole = (newest - oldest) / (column.distinct - 1)
-    recent = position(column.quantiles[-2]) if len(column.quantiles) > 1 else None
+    recent = axis_position(column.quantiles[-2]) if len(column.quantiles) > 1 else None
     last = (newest - recent) / max(1.0, 0.05 * column.distinct) if recent is not None else 0.0
     return max(whole, last, 1.0)
 
@@ -271,10 +271,12 @@ def _usual_age(table: str, column: str, runs: Sequence[SourceProfile]) -> float:
     for run in runs:
         seen = run.table(table)
         newest = (
-            position(seen.freshness.newest) if seen and seen.freshness and seen.freshness.column == column else None
+            axis_position(seen.freshness.newest)
+            if seen and seen.freshness and seen.freshness.column == column
+            else None
         )
         if newest is not None and run.made_at is not None:
-            ages.append(epoch(run.made_at) - newest)
+            ages.append(axis_seconds(run.made_at) - newest)
     return 1.5 * max(*ages, 1.0) if len(ages) >= 3 else math.inf
 
 
@@ -329,7 +331,7 @@ def _lost(before: ForeignKeyEvidence, after: ForeignKeyEvidence, needed: float) 
         return lost
     values, later = before.values or 0, after.values or 0
     was, now = round((1 - before.containment) * values), round((1 - after.containment) * later)
-    return lost if significance.of_shares(was, values, now, later) > needed else 0.0
+    return lost if significance_of_shares(was, values, now, later) > needed else 0.0
 
 
 # Names and numbers.

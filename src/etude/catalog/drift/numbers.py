@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from etude.catalog.drift import significance
-from etude.catalog.drift.change import SMALL, Change, Kind, Pair, percent, show
+from etude.catalog.drift.change import SMALL, Change, Kind, Pair, drift_percent, drift_value
+from etude.catalog.drift.significance import (
+    kolmogorov_distance,
+    significance_of_distance,
+    significance_of_shares,
+    significant_extreme_factor,
+)
 from etude.catalog.measure.axis import quantile_axis
 from etude.catalog.model import DATED, NUMERIC
 
@@ -17,10 +22,10 @@ OUTLYING = 0.005
 
 def significant_distance(pair: Pair, before: Sequence[float], after: Sequence[float]) -> float:
     """Return the distance of two distributions if it is neither chance nor small, else 0."""
-    gap = significance.distance(before, after)
+    gap = kolmogorov_distance(before, after)
     rows = pair.values(pair.before, pair.before.provenance.quantiles)
     later = pair.values(pair.after, pair.after.provenance.quantiles)
-    return gap if gap > SMALL and significance.of_distance(gap, rows, later) > pair.needed else 0.0
+    return gap if gap > SMALL and significance_of_distance(gap, rows, later) > pair.needed else 0.0
 
 
 def compare_numbers(pair: Pair) -> Iterator[Change]:
@@ -40,8 +45,11 @@ def compare_numbers(pair: Pair) -> Iterator[Change]:
         return
     factor = _factor(pair, before, after)
     if factor:
-        times = f"{show(factor)} times larger" if factor > 1 else f"{show(1 / factor)} times smaller"
-        text = f"`{name}` is about {times}: the median went from {show(before[10])} to {show(after[10])}. A new unit?"
+        times = f"{drift_value(factor)} times larger" if factor > 1 else f"{drift_value(1 / factor)} times smaller"
+        text = (
+            f"`{name}` is about {times}: the median went from {drift_value(before[10])} to "
+            f"{drift_value(after[10])}. A new unit?"
+        )
         yield pair.change("scale", text, min(1.0, abs(math.log10(factor)) / 3), before[10], after[10])
         return
     inner, later_inner = before[15] - before[5], after[15] - after[5]
@@ -50,12 +58,15 @@ def compare_numbers(pair: Pair) -> Iterator[Change]:
         wider = later_inner > inner
         text = (
             f"The values of `{name}` are spread {'more widely' if wider else 'more narrowly'}: the middle half spans "
-            f"{show(later_inner)} ({show(inner)} before)."
+            f"{drift_value(later_inner)} ({drift_value(inner)} before)."
         )
         yield pair.change("spread", text, gap * 2, inner, later_inner)
         return
-    text = f"`{name}` is distributed differently: the median went from {show(before[10])} to {show(after[10])}"
-    text += f"; at least {percent(gap)} of the rows differ."
+    text = (
+        f"`{name}` is distributed differently: the median went from {drift_value(before[10])} to "
+        f"{drift_value(after[10])}"
+    )
+    text += f"; at least {drift_percent(gap)} of the rows differ."
     yield pair.change("shift", text, gap * 1.6, before[10], after[10])
 
 
@@ -72,7 +83,7 @@ def _factor(pair: Pair, before: Sequence[float], after: Sequence[float]) -> floa
         candidates.append(middle)
     for factor in candidates:
         rescaled = [v * factor for v in before]
-        if significance.distance(rescaled, after) <= SMALL or not significant_distance(pair, rescaled, after):
+        if kolmogorov_distance(rescaled, after) <= SMALL or not significant_distance(pair, rescaled, after):
             return factor
     return None
 
@@ -89,7 +100,7 @@ def compare_precision(pair: Pair) -> Iterator[Change]:
         yield pair.change("precision", f"`{pair.after.name}` now has only whole numbers; it had decimals before.")
 
 
-def compare_ends(pair: Pair) -> Iterator[Change]:
+def compare_extremes(pair: Pair) -> Iterator[Change]:
     """Find a new smallest or largest value far beyond the previous one."""
     before, after = quantile_axis(pair.before), quantile_axis(pair.after)
     families = {pair.before.family, pair.after.family}
@@ -108,9 +119,9 @@ def compare_ends(pair: Pair) -> Iterator[Change]:
     ):
         far, ordinary = sign * (before[end] - middle), sign * (before[inner] - middle)
         # If most values are the same, the 95% quantile is the median and says nothing about the tail.
-        reach = significance.reach(far, ordinary if ordinary > 0 else deviation, rows, needed)
+        reach = significant_extreme_factor(far, ordinary if ordinary > 0 else deviation, rows, needed)
         if rows > 40 and sign * (after[end] - middle) > max(reach * far, 0) and far > 0:
-            text = f"The {word} `{name}` is now {show(now)}, far from the previous {show(was)}."
+            text = f"The {word} `{name}` is now {drift_value(now)}, far from the previous {drift_value(was)}."
             yield pair.change("range", text, 0.5, was, now)
 
 
@@ -129,15 +140,16 @@ def compare_outliers(pair: Pair) -> Iterator[Change]:
         if not further or not rows or not later or more > later:
             continue
         grown = more / later - count / rows
-        if grown > OUTLYING and grown > count / rows and significance.of_shares(count, rows, more, later) > pair.needed:
+        if grown > OUTLYING and grown > count / rows and significance_of_shares(count, rows, more, later) > pair.needed:
             text = (
-                f"Unusually {word} values of `{name}`, beyond {show(fence)}, went from {percent(count / rows)} "
-                f"to at least {percent(more / later)} of the rows."
+                f"Unusually {word} values of `{name}`, beyond {drift_value(fence)}, went from "
+                f"{drift_percent(count / rows)} "
+                f"to at least {drift_percent(more / later)} of the rows."
             )
             yield pair.change("outliers", text, math.sqrt(grown) * 2, count / rows, more / later)
 
 
-def compare_counts(pair: Pair) -> Iterator[Change]:
+def compare_unusual_numbers(pair: Pair) -> Iterator[Change]:
     """Find negative numbers, NaN and infinities in a column that had none."""
     kinds: tuple[tuple[Kind, int | None, int | None, str], ...] = (
         ("negative", pair.before.negatives, pair.after.negatives, "negative"),
@@ -146,6 +158,6 @@ def compare_counts(pair: Pair) -> Iterator[Change]:
     )
     rows, later = pair.values(pair.before), pair.values(pair.after)
     for kind, was, now, word in kinds:
-        if was == 0 and now and significance.of_shares(was, rows, now, later) > pair.needed:
-            text = f"{percent(now / later)} of `{pair.after.name}` are {word} ({now:,} values); none were before."
+        if was == 0 and now and significance_of_shares(was, rows, now, later) > pair.needed:
+            text = f"{drift_percent(now / later)} of `{pair.after.name}` are {word} ({now:,} values); none were before."
             yield pair.change(kind, text, math.sqrt(now / later), was, now)

@@ -15,12 +15,12 @@ FALSE_ALARMS = 0.005
 CHECKS_PER_COLUMN = 20
 
 
-def required(columns: int) -> float:
+def required_significance(columns: int) -> float:
     """Return the evidence that each check must reach in a comparison of that many columns."""
     return math.log(max(1, columns) * CHECKS_PER_COLUMN / FALSE_ALARMS)
 
 
-def of_shares(count: int, of: int, later: int, later_of: int) -> float:
+def significance_of_shares(count: int, of: int, later: int, later_of: int) -> float:
     """Return the evidence that two shares differ (likelihood ratio, Chernoff bound)."""
     if of <= 0 or later_of <= 0:
         return 0.0
@@ -28,7 +28,7 @@ def of_shares(count: int, of: int, later: int, later_of: int) -> float:
     return max(0.0, half - math.log(2))
 
 
-def of_counts(pairs: Sequence[tuple[int, int]]) -> float:
+def significance_of_counts(pairs: Sequence[tuple[int, int]]) -> float:
     """Return the evidence that two samples differ in the proportions of their categories (G-test, chi-square tail).
 
     Categories seen fewer than ten times are counted together, since the test is unreliable for small counts.
@@ -57,7 +57,7 @@ def _likelihood(pairs: Sequence[tuple[int, int]]) -> float:
     return found
 
 
-def distance(before: Sequence[float], after: Sequence[float]) -> float:
+def kolmogorov_distance(before: Sequence[float], after: Sequence[float]) -> float:
     """Return a lower bound of the Kolmogorov distance between two distributions, from equally spaced quantiles.
 
     At least a share `p` of the values is at or below the quantile of `p`, and less than `p` is below it. Together with
@@ -81,21 +81,21 @@ def _exceeds(one: Sequence[float], other: Sequence[float]) -> float:
     return best
 
 
-def of_distance(gap: float, rows: int, later_rows: int) -> float:
+def significance_of_distance(gap: float, rows: int, later_rows: int) -> float:
     """Return the evidence of a Kolmogorov distance between two samples (Dvoretzky, Kiefer, Wolfowitz, Massart)."""
     if rows <= 0 or later_rows <= 0:
         return 0.0
     return max(0.0, 2 * gap * gap * rows * later_rows / (rows + later_rows) - math.log(2))
 
 
-def of_means(gap: float, deviation: float, rows: int, later_rows: int) -> float:
+def significance_of_means(gap: float, deviation: float, rows: int, later_rows: int) -> float:
     """Return the evidence that two means differ, for values of at most this standard deviation."""
     if rows <= 0 or later_rows <= 0 or deviation <= 0:
         return 0.0
     return gap * gap / (2 * deviation * deviation * (1 / rows + 1 / later_rows))
 
 
-def of_distinct(before: int, rows: int, after: int, later_rows: int) -> float:
+def significance_of_distinct(before: int, rows: int, after: int, later_rows: int) -> float:
     """Return the evidence that the number of distinct values changed more than the number of rows explains.
 
     If no new values appear, the expected count is the same; if every row brings a new value, it grows with the rows.
@@ -109,7 +109,7 @@ def of_distinct(before: int, rows: int, after: int, later_rows: int) -> float:
     return gap * gap / (2 * (before + after + 1))
 
 
-def reach(extreme: float, ordinary: float, rows: int, needed: float) -> float:
+def significant_extreme_factor(extreme: float, ordinary: float, rows: int, needed: float) -> float:
     """Return the factor by which a new extreme must exceed the previous one to be more than chance.
 
     `extreme` and `ordinary` are the distances of the extreme and of the 95% quantile from the median: they show how

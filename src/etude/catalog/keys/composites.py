@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from etude.catalog.keys.names import CODES, KEYS, NameWords, ends_like_key
-from etude.catalog.keys.references import cardinality, containment_shares, count_contained
-from etude.catalog.keys.table_keys import counts_within
+from etude.catalog.keys.names import CODES, KEYS, NameWords, ends_like_key_name
+from etude.catalog.keys.references import containment_shares, count_contained, reference_cardinality
+from etude.catalog.keys.table_keys import names_number_in_group
 from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.measure.statements import Compared
 from etude.catalog.model import ForeignKeyEvidence, KeyEvidence, TableProfile
@@ -136,7 +136,7 @@ def _accept(
         to_columns=candidate.key.columns,
         origin="inferred",
         name_similarity=similarity,
-        cardinality=cardinality(child, candidate.columns),
+        cardinality=reference_cardinality(child, candidate.columns),
         score=similarity,
         reasons=(f"all {counts[0]:,} {'rows' if large else 'distinct combinations'} match", same, why),
         **({"containment": 1.0, "missing": 0} if large else containment_shares(counts, parent.rows)),
@@ -150,7 +150,9 @@ def _own_columns(parent: TableProfile, key: KeyEvidence, names: NameWords) -> It
         plain = names.column(parent.name, column)
         if column in refer or names.belongs_elsewhere(parent.name, plain):
             continue
-        if counts_within(plain) or (len(plain) > 1 and (plain[-1] in KEYS | CODES or ends_like_key(plain[-1]))):
+        if names_number_in_group(plain) or (
+            len(plain) > 1 and (plain[-1] in KEYS | CODES or ends_like_key_name(plain[-1]))
+        ):
             yield column
 
 

@@ -113,7 +113,7 @@ def _confirm_there(reader: Reader, draft: TableDraft, pairs: list[tuple[int, int
         return []
     named = [(draft.expressions[a], draft.expressions[b]) for a, b in pairs]
     try:
-        rows = reader.rows(statements.distinct_pairs_of(reader.dialect, draft.sql, named))
+        rows = reader.rows(statements.distinct_pairs_statement(reader.dialect, draft.sql, named))
     except STOPS:
         raise
     except EtudeError as error:

@@ -13,23 +13,23 @@ from etude.plurals import singular
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
 
-def word_set(text: str) -> frozenset[str]:
+def key_word_set(text: str) -> frozenset[str]:
     """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
 @cache
-def words(name: str) -> tuple[str, ...]:
+def key_name_words(name: str) -> tuple[str, ...]:
     """Return the words of a name, in lower case and singular: the same for `CustomerOrders` and `customer_order`."""
     return tuple(singular(w.lower()) for w in _WORDS.findall(name))
 
 
-def bare(table: str) -> str:
+def bare_table_name(table: str) -> str:
     """Return a table's name without its schema."""
     return table.rpartition(".")[2]
 
 
-def shared_prefix(names: list[str]) -> str:
+def shared_name_prefix(names: list[str]) -> str:
     """Return the prefix that all names share (`l_` in `l_orderkey`, `sbTx` in `sbTxId`), or an empty text."""
     if len(names) < 3:
         return ""
@@ -44,9 +44,9 @@ def shared_prefix(names: list[str]) -> str:
     return prefix
 
 
-KEYS = word_set("id key uuid guid pk sk")
+KEYS = key_word_set("id key uuid guid pk sk")
 """Last words of the names of keys."""
-CODES = word_set("code no number num nr symbol isbn sku hash slug abbreviation abbrev")
+CODES = key_word_set("code no number num nr symbol isbn sku hash slug abbreviation abbrev")
 """Last words of names that often identify a row, but not always."""
 
 
@@ -54,8 +54,11 @@ class NameWords:
     """The words of all table and column names of a source, without shared prefixes."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
-        prefix = shared_prefix([bare(t.name) for t in tables])
-        self.tables = {t.name: words(bare(t.name)[len(prefix) :]) or words(bare(t.name)) for t in tables}
+        prefix = shared_name_prefix([bare_table_name(t.name) for t in tables])
+        self.tables = {
+            t.name: key_name_words(bare_table_name(t.name)[len(prefix) :]) or key_name_words(bare_table_name(t.name))
+            for t in tables
+        }
         self._columns: dict[tuple[str, str], tuple[str, ...]] = {}
         self._holders: Counter[tuple[str, ...]] = Counter()
         self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -66,9 +69,9 @@ class NameWords:
             self._by_beginning["".join(subject)[:3]].append(name)
             self._by_beginning["." + "".join(w[0] for w in subject)].append(name)
         for table in tables:
-            common = shared_prefix([c.name for c in table.columns])
+            common = shared_name_prefix([c.name for c in table.columns])
             for column in table.columns:
-                plain = words(column.name[len(common) :]) or words(column.name)
+                plain = key_name_words(column.name[len(common) :]) or key_name_words(column.name)
                 self._columns[table.name, column.name] = plain
                 self._holders[plain] += 1
 
@@ -128,6 +131,6 @@ def _abbreviates(short: tuple[str, ...], full: tuple[str, ...]) -> bool:
     return "".join(short) == "".join(full)
 
 
-def ends_like_key(word: str) -> bool:
+def ends_like_key_name(word: str) -> bool:
     """Return whether a word ends like the name of a key: `orderid`."""
     return len(word) > 2 and word.endswith(("id", "key", "code", "number"))

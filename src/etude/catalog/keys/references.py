@@ -12,11 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from etude.catalog.keys.names import CODES, KEYS, NameWords, bare, ends_like_key, word_set, words
+from etude.catalog.keys.names import (
+    CODES,
+    KEYS,
+    NameWords,
+    bare_table_name,
+    ends_like_key_name,
+    key_name_words,
+    key_word_set,
+)
 from etude.catalog.measure import statements
 from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.measure.statements import Compared, Expression
-from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, TableProfile, number
+from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, TableProfile, scalar_to_number
 from etude.entities import ForeignKey
 from etude.errors import STOPS, EtudeError
 from etude.plurals import singular
@@ -112,7 +120,11 @@ def _declared(
             if j is None or len(key.columns) != len(key.to_columns):
                 continue
             child, parent = _end(draft, profile, key.columns), _end(*measured[j], key.to_columns)
-            if child is not None and parent is not None and all(count_distinct(profile, (c,)) for c in key.columns):
+            if (
+                child is not None
+                and parent is not None
+                and all(count_distinct_references(profile, (c,)) for c in key.columns)
+            ):
                 yield key, child, parent
 
 
@@ -137,7 +149,7 @@ class _Parents:
                 if column.unique and not column.nulls and column.family in _REFERRED:
                     side = _Side(i, column, expression)
                     self.of_table[profile.name].append(side)
-                    for spelling in {names.column(profile.name, column.name), *_endings(words(column.name))}:
+                    for spelling in {names.column(profile.name, column.name), *_endings(key_name_words(column.name))}:
                         self.of_words[spelling].append(side)
 
     def near(self, table: str, plain: tuple[str, ...]) -> list[_Side]:
@@ -195,7 +207,7 @@ def _may_contain(parent: ColumnProfile, child: ColumnProfile) -> bool:
     """Return whether nearly all child values may match parent values, judging by count and range."""
     if (child.distinct or 0) * 0.9 > (parent.distinct or 0):
         return False
-    ends = [number(v) for v in (parent.min, parent.max, child.min, child.max)]
+    ends = [scalar_to_number(v) for v in (parent.min, parent.max, child.min, child.max)]
     if _kind(child) == "number" and not (parent.masked or child.masked) and None not in ends:
         least, greatest, low, high = (e for e in ends if e is not None)
         return low <= greatest and high >= least
@@ -209,7 +221,7 @@ def _similarity(
     child_table, parent_table = measured[child.position][1].name, measured[parent.position][1].name
     c, p = names.column(child_table, child.column.name), names.column(parent_table, parent.column.name)
     subject = names.tables[parent_table]
-    full = words(parent.column.name)
+    full = key_name_words(parent.column.name)
     own_key = names.names_row_of(parent_table, p) or p in (("id",), ("key",), ("code",), ("no",), ("pk",))
     if not c or not p or c[0] in _COUNTS or (names.names_row_of(child_table, c) and c != p):
         return 0.0, ""
@@ -229,23 +241,23 @@ def _similarity(
         return 0.85, "ends in the name of the other table's key"
     if len(c) > 1 and full[-len(c) :] == c and c[-1] in KEYS | CODES:
         return 0.85, "the same name except for a prefix"
-    if c == p and (len(c) > 1 or c[0] not in KEYS | CODES) and (c[-1] in KEYS | CODES or ends_like_key(c[-1])):
+    if c == p and (len(c) > 1 or c[0] not in KEYS | CODES) and (c[-1] in KEYS | CODES or ends_like_key_name(c[-1])):
         return 0.75, "the same name"
     if c == p and set(c) & set(subject) and c[-1] in ("name", "symbol", "title"):
         return 0.7, "the same name, which contains the name of the other table"
     return 0.0, ""
 
 
-_ROLES = word_set("parent manager supervisor boss report referrer referred previous next original root master")
+_ROLES = key_word_set("parent manager supervisor boss report referrer referred previous next original root master")
 _SELF = (("report", "to"), ("reply", "to"), ("replied", "to"))
 """The only names ending in `to` that refer to the same table; `given_to` or `sent_to` rarely do."""
-_COUNTS = word_set("num count total avg average sum min max")
+_COUNTS = key_word_set("num count total avg average sum min max")
 
 
 def _same_number(column: str, table: str) -> bool:
     """Return whether a name is not the plural of a table's: `num_semesters` is a count, not a reference."""
-    column, table = column.lower(), bare(table).lower()
-    last = column[-1:] == "s" and singular(words(column)[-1]) != column.rpartition("_")[2]
+    column, table = column.lower(), bare_table_name(table).lower()
+    last = column[-1:] == "s" and singular(key_name_words(column)[-1]) != column.rpartition("_")[2]
     return not last or column.endswith(table)
 
 
@@ -271,7 +283,8 @@ def count_contained(reader: Reader, pairs: Sequence[Compared]) -> list[tuple[int
 
 def _contain_together(reader: Reader, pairs: Sequence[Compared]) -> list[tuple[int, int] | None]:
     rows = {
-        int(i): (int(d), int(found)) for i, d, found in reader.rows(statements.containment_of(reader.dialect, pairs))
+        int(i): (int(d), int(found))
+        for i, d, found in reader.rows(statements.containment_statement(reader.dialect, pairs))
     }
     return [rows.get(i) for i in range(len(pairs))]
 
@@ -280,9 +293,9 @@ def _of_declared(key: ForeignKey, child: _End, parent: _End, counts: tuple[int, 
     evidence = ForeignKeyEvidence(
         columns=key.columns, to_table=key.to_table, to_columns=key.to_columns, origin="declared", reasons=("declared",)
     )
-    update: dict[str, Any] = {"cardinality": cardinality(child.profile, key.columns)}
+    update: dict[str, Any] = {"cardinality": reference_cardinality(child.profile, key.columns)}
     if counts is not None:
-        update |= containment_shares(counts, count_distinct(parent.profile, key.to_columns))
+        update |= containment_shares(counts, count_distinct_references(parent.profile, key.to_columns))
         if counts[1] < counts[0]:
             update["reasons"] = ("declared", f"values without a match: {counts[0] - counts[1]:,}")
     return evidence.model_copy(update=update)
@@ -300,7 +313,7 @@ def containment_shares(counts: tuple[int, int], referenced: int | None) -> dict[
     }
 
 
-def count_distinct(profile: TableProfile, columns: tuple[str, ...]) -> int | None:
+def count_distinct_references(profile: TableProfile, columns: tuple[str, ...]) -> int | None:
     """Return how many distinct values or combinations some columns have; None if not counted."""
     if len(columns) == 1:
         found = profile.column(columns[0])
@@ -308,7 +321,7 @@ def count_distinct(profile: TableProfile, columns: tuple[str, ...]) -> int | Non
     return profile.rows if _is_key(profile, columns) else None
 
 
-def cardinality(profile: TableProfile, columns: tuple[str, ...]) -> str:
+def reference_cardinality(profile: TableProfile, columns: tuple[str, ...]) -> str:
     """Return `one-to-one`, or `many-to-one` if several rows may refer to one."""
     found = profile.column(columns[0]) if len(columns) == 1 else None
     once = found.unique if found is not None else _is_key(profile, columns)
@@ -343,7 +356,7 @@ def _accept(
         to_columns=(parent.column.name,),
         origin="inferred",
         name_similarity=candidate.similarity,
-        cardinality=cardinality(measured[candidate.child.position][1], (candidate.child.column.name,)),
+        cardinality=reference_cardinality(measured[candidate.child.position][1], (candidate.child.column.name,)),
         score=score,
         reasons=reasons,
         **containment_shares(counts, parent.column.distinct),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from etude.catalog.keys.names import CODES, KEYS, NameWords, ends_like_key
+from etude.catalog.keys.names import CODES, KEYS, NameWords, ends_like_key_name
 from etude.catalog.measure import statements
 from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.model import ColumnProfile, KeyEvidence, TableProfile
@@ -81,7 +81,7 @@ def _judge(
         score, reasons = 0.9, ["named like this table's own key"]
     elif other := names.belongs_elsewhere(profile.name, plain):
         score, reasons = (0.35 if rows < 1000 else 0.55), [f"the name refers to `{other}`"]
-    elif plain and (plain[-1] in KEYS or ends_like_key(plain[-1])):
+    elif plain and (plain[-1] in KEYS or ends_like_key_name(plain[-1])):
         score, reasons = (
             0.65 if names.holders(plain) == 1 or position == 0 else 0.4,
             ["named like a key"],
@@ -111,7 +111,7 @@ def _infer_composite(reader: Reader, draft: TableDraft, profile: TableProfile, n
         if _may_be_part(profile, column, names)
     ][:_PARTS]
     checks = _CHECKS if rows > _LARGE else 100
-    counting = {i for i in parts if counts_within(names.column(profile.name, profile.columns[i].name))}
+    counting = {i for i in parts if names_number_in_group(names.column(profile.name, profile.columns[i].name))}
     for size in (2, 3):
         # The typical composite key is a reference and a number within it: `order_id, line_number`.
         for chosen in sorted(itertools.combinations(parts, size), key=lambda c: (len(counting & set(c)) != 1, c)):
@@ -144,14 +144,14 @@ def _may_be_part(profile: TableProfile, column: ColumnProfile, names: NameWords)
     return (
         refers
         or last in KEYS | CODES
-        or ends_like_key(last)
+        or ends_like_key_name(last)
         or column.family == "date"
         or last in ("year", "month", "week", "day")
-        or counts_within(plain)
+        or names_number_in_group(plain)
     )
 
 
-def counts_within(plain: tuple[str, ...]) -> bool:
+def names_number_in_group(plain: tuple[str, ...]) -> bool:
     """Return whether a name suggests a number that restarts within a group: `linenumber`, `seq`."""
     return any(w.startswith(("line", "seq", "position", "version", "rank", "idx", "index")) for w in plain)
 
@@ -164,7 +164,7 @@ def _are_unique(draft: TableDraft, chosen: Sequence[int]) -> bool:
 
 def _are_unique_in(reader: Reader, draft: TableDraft, chosen: Sequence[int]) -> bool:
     """Return whether no combination occurs twice in the whole table, counted by the engine."""
-    query = statements.distinct_rows_of(reader.dialect, draft.sql, [draft.expressions[i] for i in chosen])
+    query = statements.distinct_rows_statement(reader.dialect, draft.sql, [draft.expressions[i] for i in chosen])
     try:
         return int(reader.rows(query)[0][0]) == draft.rows
     except STOPS:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from etude.catalog.model import ColumnProfile, Scalar, moment, number
+from etude.catalog.model import ColumnProfile, Scalar, scalar_to_datetime, scalar_to_number
 
 
 def quantile_axis(column: ColumnProfile) -> list[float]:
     """Return the quantiles as numbers, dates as seconds; empty if they are incomplete or masked."""
     if column.masked or len(column.quantiles) != 21:
         return []
-    positions = [position(v) for v in column.quantiles]
+    positions = [axis_position(v) for v in column.quantiles]
     return sorted(p for p in positions if p is not None) if None not in positions else []
 
 
-def position(value: Scalar) -> float | None:
+def axis_position(value: Scalar) -> float | None:
     """Return a number, or a date or time in seconds; None for any other value."""
-    found = number(value)
+    found = scalar_to_number(value)
     if found is not None:
         return found
-    when = moment(value)
-    return epoch(when) if when is not None else None
+    when = scalar_to_datetime(value)
+    return axis_seconds(when) if when is not None else None
 
 
-def epoch(when: datetime) -> float:
+def axis_seconds(when: datetime) -> float:
     """Return the seconds since 1970; a time without a zone counts as UTC."""
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from etude.catalog.keys.names import word_set, words
+from etude.catalog.keys.names import key_name_words, key_word_set
 from etude.catalog.measure.distribution import Stats
 from etude.catalog.measure.patterns import find_patterns
 from etude.catalog.measure.pii import MASK_FROM, find_pii, mask_value
@@ -20,31 +20,31 @@ from etude.catalog.model import (
     Provenance,
     Scalar,
     TopValue,
-    moment,
+    scalar_to_datetime,
 )
 from etude.entities import Column
 
 TEXTS = 200
 """The maximum number of distinct texts of a column that are searched for patterns."""
 _CONFIDENCE = 0.99
-_CHANGED = word_set("updated update modified changed loaded ingested synced refreshed processed")
-_HAPPENED = word_set("created inserted added logged recorded event order transaction date time timestamp at ts")
-_NOT_NEWS = word_set("birth dob born birthday expire expiry expiration due end until valid scheduled planned")
+_CHANGED = key_word_set("updated update modified changed loaded ingested synced refreshed processed")
+_HAPPENED = key_word_set("created inserted added logged recorded event order transaction date time timestamp at ts")
+_NOT_NEWS = key_word_set("birth dob born birthday expire expiry expiration due end until valid scheduled planned")
 
 
-def sampled(rows: int) -> Provenance:
+def provenance_of_sample(rows: int) -> Provenance:
     """Return the provenance of a sample, with the error bound of its shares at 99% (Dvoretzky-Kiefer-Wolfowitz)."""
     error = math.sqrt(math.log(2 / (1 - _CONFIDENCE)) / (2 * max(rows, 1)))
     detail = f"a sample of {rows:,} rows; ranks and shares within {error:.2%} at {_CONFIDENCE:.0%} confidence"
     return Provenance(method="sampled", rows=rows, error=round(error, 6), detail=detail)
 
 
-def of_first_rows(rows: int) -> Provenance:
+def provenance_of_first_rows(rows: int) -> Provenance:
     """Return the provenance of the first rows, used if the engine cannot sample; they have no error bound."""
     return Provenance(method="sampled", rows=rows, detail=f"the first {rows:,} rows, not random: no error bound")
 
 
-def counted_by_hash(distinct: int) -> Provenance:
+def provenance_of_hash_count(distinct: int) -> Provenance:
     """Return the provenance of a distinct count from one bucket of hashes: three standard deviations."""
     error = 3 * math.sqrt((BUCKETS - 1) / max(distinct, 1))
     detail = f"counted in one of {BUCKETS} buckets of hashes; within {error:.2%} at 99.7% confidence"
@@ -142,13 +142,13 @@ def _histogram(stats: Stats) -> Histogram | None:
     return Histogram(edges=tuple(edges), counts=tuple(round(c, 2) for c in counts))
 
 
-def masking(pii: Sequence[PiiHint]) -> str | None:
+def choose_column_mask(pii: Sequence[PiiHint]) -> str | None:
     """Return the kind of personal data that decides the mask, or None."""
     return pii[0].kind if pii and pii[0].confidence >= MASK_FROM else None
 
 
 def _masked(profile: ColumnProfile) -> ColumnProfile:
-    kind = masking(profile.pii)
+    kind = choose_column_mask(profile.pii)
     if kind is None:
         return profile
     hidden = tuple(v.model_copy(update={"value": mask_value(kind, v.value)}) for v in profile.top)
@@ -176,8 +176,8 @@ def find_freshness(columns: Sequence[ColumnProfile]) -> Freshness | None:
 
 
 def _rank(column: ColumnProfile) -> tuple[int, float] | None:
-    tokens = set(words(column.name))
-    if column.masked or tokens & _NOT_NEWS or not column.rows or moment(column.max) is None:
+    tokens = set(key_name_words(column.name))
+    if column.masked or tokens & _NOT_NEWS or not column.rows or scalar_to_datetime(column.max) is None:
         return None
     # The largest text is the newest date only in formats that sort like text.
     in_text = any(p.share >= 0.95 and p.form in ("%Y-%m-%d", "ISO 8601") for p in column.patterns)
@@ -192,5 +192,6 @@ def _rank(column: ColumnProfile) -> tuple[int, float] | None:
 def mask_row(columns: Sequence[ColumnProfile], row: Sequence[Scalar]) -> tuple[Scalar, ...]:
     """Mask the values of masked columns in a row, and remove those of columns that were not measured."""
     return tuple(
-        None if c.rows is None else mask_value(masking(c.pii) or "", v) if c.masked else v for c, v in zip(columns, row)
+        None if c.rows is None else mask_value(choose_column_mask(c.pii) or "", v) if c.masked else v
+        for c, v in zip(columns, row)
     )

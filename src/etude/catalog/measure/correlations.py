@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from operator import mul
 
-from etude.catalog.measure.columns import of_first_rows, sampled
+from etude.catalog.measure.columns import provenance_of_first_rows, provenance_of_sample
 from etude.catalog.measure.reading import TableDraft
 from etude.catalog.model import EXACT, NUMERIC, Correlation, TableProfile
 
@@ -32,7 +32,9 @@ def find_correlations(draft: TableDraft, profile: TableProfile) -> tuple[Correla
     step = max(1, -(-draft.sample_rows // ROWS))
     columns = {i: [_finite(v) for v in draft.frame[i].to_pylist()[::step]] for i in chosen}
     used = len(columns[chosen[0]])
-    how = EXACT if draft.complete and step == 1 else sampled(used) if draft.drawn or draft.complete else None
+    how = (
+        EXACT if draft.complete and step == 1 else provenance_of_sample(used) if draft.drawn or draft.complete else None
+    )
     found = []
     for a, b in combinations(chosen, 2):
         rows = [(x, y) for x, y in zip(columns[a], columns[b]) if x is not None and y is not None]
@@ -40,7 +42,7 @@ def find_correlations(draft: TableDraft, profile: TableProfile) -> tuple[Correla
         # The bound is about the largest coefficient that unrelated columns reach by chance.
         if coefficient is not None and abs(coefficient) >= max(WEAK, 4 / math.sqrt(len(rows))):
             names = profile.columns[a].name, profile.columns[b].name
-            provenance = how or of_first_rows(used)
+            provenance = how or provenance_of_first_rows(used)
             found.append(
                 Correlation(columns=names, coefficient=round(coefficient, 3), rows=len(rows), provenance=provenance)
             )

@@ -23,8 +23,8 @@ from typing import Any
 
 from etude.catalog.measure.families import settled_family
 from etude.catalog.measure.statements import COMPARED, MEASURED, ORDERED, QUANTILES, SHOWN, TOP
-from etude.catalog.model import DATED, Family, Lengths, Outliers, Scalar, moment
-from etude.cell_text import json_value
+from etude.catalog.model import DATED, Family, Lengths, Outliers, Scalar, scalar_to_datetime
+from etude.cell_text import cell_to_json
 from etude.entities import ResultColumn, ResultInfo
 from etude.result import Result
 
@@ -64,7 +64,7 @@ class Stats:
     """Some of the distinct texts, for patterns."""
 
 
-def count_values(column: Any) -> tuple[Any, Any]:
+def count_distinct_values(column: Any) -> tuple[Any, Any]:
     """Return the distinct values of an Arrow column and their counts, including null if it occurs."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -183,12 +183,15 @@ def _measure_order(stats: Stats, values: Any, weights: list[int], kind: str) -> 
     zero = bisect_left(numbers, 0)
     stats.negatives = running[zero - 1] if zero else 0
     stats.zeros = weights[zero] if zero < len(numbers) and numbers[zero] == 0 else 0
-    fences = find_fences(numbers[places[QUANTILES // 4]] / unit, numbers[places[QUANTILES * 3 // 4]] / unit)
+    fences = find_outlier_fences(numbers[places[QUANTILES // 4]] / unit, numbers[places[QUANTILES * 3 // 4]] / unit)
     if fences is not None:
         below = bisect_left(numbers, fences[0], key=lambda v: v / unit)
         above = bisect_right(numbers, fences[1], key=lambda v: v / unit)
         stats.outliers = Outliers(
-            low=rounded(fences[0]), high=rounded(fences[1]), below=sum(weights[:below]), above=sum(weights[above:])
+            low=round_statistic(fences[0]),
+            high=round_statistic(fences[1]),
+            below=sum(weights[:below]),
+            above=sum(weights[above:]),
         )
 
 
@@ -196,7 +199,7 @@ def _quantile_places(running: Sequence[int]) -> list[int]:
     return [bisect_left(running, max(1, -(-k * running[-1] // QUANTILES))) for k in range(QUANTILES + 1)]
 
 
-def find_fences(lower: float, upper: float) -> tuple[float, float] | None:
+def find_outlier_fences(lower: float, upper: float) -> tuple[float, float] | None:
     """Return Tukey's outer fences around the quartiles; None if the quartiles are equal or not finite."""
     reach = FENCE * (upper - lower)
     low, high = lower - reach, upper + reach
@@ -242,10 +245,10 @@ def _moments(numbers: Sequence[Any], weights: Sequence[int], unit: int) -> tuple
         mean = total / (n * unit)
         squares = n * sum(map(mul, products, numbers)) - total * total
         spread = math.sqrt(Fraction(squares, n * (n - 1) * unit * unit)) if n > 1 else None
-    return rounded(mean), None if spread is None else rounded(spread)
+    return round_statistic(mean), None if spread is None else round_statistic(spread)
 
 
-def rounded(value: float) -> float:
+def round_statistic(value: float) -> float:
     """Round to twelve digits, so that different plans give the same result for sums of floats."""
     return float(f"{value:.12g}")
 
@@ -260,7 +263,9 @@ def _lengths(values: Any, weights: list[int], family: Family) -> Lengths:
     if family == "text":
         trimmed = pc.utf8_length(pc.utf8_trim(values, " ")).to_pylist()
         padded = sum(w for s, t, w in zip(sizes, trimmed, weights) if s != t)
-    return Lengths(min=min(sizes), max=max(sizes), mean=rounded(total / sum(weights)), empty=empty, padded=padded)
+    return Lengths(
+        min=min(sizes), max=max(sizes), mean=round_statistic(total / sum(weights)), empty=empty, padded=padded
+    )
 
 
 def _typical_gap(values: Any) -> float | None:
@@ -273,15 +278,15 @@ def _typical_gap(values: Any) -> float | None:
         units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
         counts, unit = newest.cast(pa.int64()).to_pylist(), units[newest.type.unit]
     gaps = [(b - a) / unit for a, b in pairwise(counts)]
-    return rounded(statistics.median(gaps)) if gaps else None
+    return round_statistic(statistics.median(gaps)) if gaps else None
 
 
-def mean_gap(middle: Scalar, newest: Scalar, distinct: int | None) -> float | None:
+def mean_gap_of_dates(middle: Scalar, newest: Scalar, distinct: int | None) -> float | None:
     """Return the mean seconds between distinct values in the newer half of a date column."""
-    since, until = moment(middle), moment(newest)
+    since, until = scalar_to_datetime(middle), scalar_to_datetime(newest)
     if since is None or until is None or not distinct or (since.tzinfo is None) != (until.tzinfo is None):
         return None
-    return rounded((until - since).total_seconds() / max(distinct // 2, 1))
+    return round_statistic((until - since).total_seconds() / max(distinct // 2, 1))
 
 
 def _spaced(count: int, wanted: int) -> Any:
@@ -339,7 +344,7 @@ def to_scalar(value: Any) -> Scalar:
         case bytes():
             return value[: SHOWN // 2].hex() + ("…" if len(value) > SHOWN // 2 else "")
         case _:
-            made = json_value(value)
+            made = cell_to_json(value)
             return to_scalar(made if isinstance(made, str | int | float) else json.dumps(made, ensure_ascii=False))
 
 

@@ -146,7 +146,7 @@ def _codes(given: Sequence[str]) -> tuple[Pattern, ...]:
     """Find codes: short values of capitals, digits and punctuation that share a few masks."""
     if any(len(t) > 32 or " " in t for t in given[:_PROBES]):
         return ()
-    masks = Counter(mask(text) for text in given)
+    masks = Counter(pattern_mask(text) for text in given)
     likely = [(m, c) for m, c in masks.most_common() if "9" in m or ("A" in m and "a" not in m)]
     likely.sort(key=lambda item: (-item[1], item[0]))
     if not likely or sum(c for _, c in likely[:_MASKS]) < 0.9 * len(given):
@@ -157,6 +157,6 @@ def _codes(given: Sequence[str]) -> tuple[Pattern, ...]:
     return tuple(Pattern(kind="code", form=m, share=round(c / len(given), 4)) for m, c in likely[:_MASKS])
 
 
-def mask(text: str) -> str:
+def pattern_mask(text: str) -> str:
     """Return the mask of a value: `A` for a capital, `a` for a lowercase letter, `9` for a digit, others unchanged."""
     return "".join("9" if c.isdigit() else "A" if c.isupper() else "a" if c.isalpha() else c for c in text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from etude.catalog.keys.names import bare, word_set, words
+from etude.catalog.keys.names import bare_table_name, key_name_words, key_word_set
 from etude.catalog.model import Family, Pattern, PiiHint, Scalar
 
 _BY_PATTERN = {
@@ -51,11 +51,11 @@ _BY_WORDS: tuple[tuple[str, tuple[tuple[str, ...], ...], float], ...] = (
         0.9,
     ),
 )
-_PEOPLE = word_set(
+_PEOPLE = key_word_set(
     """customer client user person people employee patient member contact author student teacher instructor doctor
     salesperson staff lead subscriber guest passenger driver owner applicant candidate worker nurse physician cust"""
 )
-_NOT_OF_A_PERSON = word_set("ip mac email web url memory wallet contract mail")
+_NOT_OF_A_PERSON = key_word_set("ip mac email web url memory wallet contract mail")
 _TEXTUAL = frozenset({"text", "uuid", "json", "other"})
 MASK_FROM = 0.5
 """Values of a column are masked from this confidence on."""
@@ -83,13 +83,13 @@ def find_pii(table: str, column: str, family: Family, patterns: Sequence[Pattern
 
 
 def _from_name(table: str, column: str, family: Family, patterns: Sequence[Pattern]) -> list[tuple[str, float, str]]:
-    tokens = words(column)
+    tokens = key_name_words(column)
     found = [
         (kind, confidence, f"the name contains `{phrase}`")
         for kind, phrase, confidence in _phrases(tokens)
         if _fits(kind, family, tokens, patterns)
     ]
-    people = next((w for w in (*tokens, *words(bare(table))) if w in _PEOPLE), None)
+    people = next((w for w in (*tokens, *key_name_words(bare_table_name(table))) if w in _PEOPLE), None)
     if (
         tokens
         and tokens[-1] == "name"

@@ -21,7 +21,7 @@ from etude.catalog.measure.correlations import find_correlations
 from etude.catalog.measure.distribution import to_scalars
 from etude.catalog.measure.families import family_of
 from etude.catalog.measure.reading import Reader, TableDraft
-from etude.catalog.measure.tables import SMALL_ROWS, Bounds, make_draft, measure_table, read_ahead
+from etude.catalog.measure.tables import SMALL_ROWS, Bounds, draft_table, measure_table, read_table_ahead
 from etude.catalog.model import ColumnProfile, Provenance, Samples, SourceProfile, TableProfile
 from etude.db import Database
 from etude.entities import Table
@@ -64,7 +64,7 @@ def profile_source(
             if on_progress is not None:
                 on_progress(done, len(chosen), table.name)
             for following in chosen[done + 1 : done + 2]:
-                read_ahead(reader, _begin(reader, following, counts), counts.get(following.name), bounds)
+                read_table_ahead(reader, _begin(reader, following, counts), counts.get(following.name), bounds)
             draft, profile = _profile_table(reader, table, counts, bounds, names)
             drafts.append(draft)
             profiles.append(profile)
@@ -103,7 +103,7 @@ def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
         part = unknown[start : start + 50]
         named = [(i, quote_table(t.name, reader.dialect)) for i, t in enumerate(part)]
         try:
-            rows = reader.rows(statements.count_of(named))
+            rows = reader.rows(statements.count_statement(named))
         except STOPS:
             raise
         except EtudeError:
@@ -113,7 +113,7 @@ def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
 
 
 def _begin(reader: Reader, table: Table, counts: Mapping[str, int]) -> TableDraft:
-    return make_draft(reader, table, quote_table(table.name, reader.dialect), counts.get(table.name))
+    return draft_table(reader, table, quote_table(table.name, reader.dialect), counts.get(table.name))
 
 
 def _profile_table(
@@ -125,7 +125,7 @@ def _profile_table(
             measure_table(reader, draft, rows, bounds)
         except UnknownTable:
             # A dot may be part of the name itself.
-            draft = make_draft(reader, table, quote_identifier(table.name, reader.dialect), rows)
+            draft = draft_table(reader, table, quote_identifier(table.name, reader.dialect), rows)
             measure_table(reader, draft, rows, bounds)
         return draft, _finish(reader, draft, names)
     except STOPS:

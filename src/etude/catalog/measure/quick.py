@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from etude.catalog.keys.names import NameWords, word_set, words
+from etude.catalog.keys.names import NameWords, key_name_words, key_word_set
 from etude.catalog.measure.families import family_of
 from etude.catalog.measure.patterns import find_patterns
 from etude.catalog.measure.pii import MASK_FROM, find_pii
@@ -27,7 +27,7 @@ from etude.catalog.model import (
     SourceProfile,
     TableProfile,
     TopValue,
-    moment,
+    scalar_to_datetime,
 )
 from etude.db import Database
 from etude.entities import Column, Table
@@ -44,7 +44,7 @@ TOGETHER = 20
 """Questions in one statement."""
 LEAST_S = 0.05
 _TEXT = {"mysql": "CHAR"}
-_DATES = word_set("date day time timestamp at on dt since joined created updated month")
+_DATES = key_word_set("date day time timestamp at on dt since joined created updated month")
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _profile(table: Table, dialect: str, answers: _Answers) -> TableProfile:
 def _column(table: Table, column: Column, dialect: str, answers: _Answers) -> ColumnProfile:
     family, place = family_of(dialect, column.type), (table.name, column.name)
     profile = ColumnProfile(name=column.name, type=column.type, family=family, comment=column.comment)
-    if (ends := answers.ranges.get(place)) and all(moment(end) is not None for end in ends):
+    if (ends := answers.ranges.get(place)) and all(scalar_to_datetime(end) is not None for end in ends):
         return profile.model_copy(update={"family": "date", "min": ends[0], "max": ends[1]})
     values = answers.values.get(place)
     if values is None or _looks_personal(values):
@@ -231,7 +231,7 @@ def _looks_personal(values: Iterable[str]) -> bool:
 
 def _is_named_date(column: Column) -> bool:
     """Return whether a text is a date by its name, or by its type in SQLite, which stores dates as text."""
-    return bool(_DATES & set(words(column.name))) or column.type.lower().startswith(("date", "timestamp"))
+    return bool(_DATES & set(key_name_words(column.name))) or column.type.lower().startswith(("date", "timestamp"))
 
 
 def _is_large(table: Table) -> bool:

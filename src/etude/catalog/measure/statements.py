@@ -64,7 +64,7 @@ class Compared:
     """Count rows instead of distinct values, which is cheaper; the other side must be unique."""
 
 
-def expression(dialect: str, name: str, family: Family, type_name: str) -> Expression:
+def column_expression(dialect: str, name: str, family: Family, type_name: str) -> Expression:
     """Return the expression for a column whose values compare by bytes or as numbers."""
     column = quote_identifier(name, dialect)
     if family in ("interval", "uuid", "json", "nested", "other", "time") or type_name.upper().startswith("ENUM"):
@@ -84,19 +84,19 @@ def _as_text(dialect: str, column: str) -> str:
     return f"CAST({column} AS {'text' if dialect == 'sqlite' else 'VARCHAR'})"
 
 
-def rows_of(table: str, columns: Sequence[Expression]) -> str:
+def rows_statement(table: str, columns: Sequence[Expression]) -> str:
     """Select all rows, with columns c0, c1, ..."""
     listed = ", ".join(f"{c.sql} AS c{i}" for i, c in enumerate(columns))
     return f"SELECT {listed} FROM {table}"
 
 
-def count_of(tables: Sequence[tuple[int, str]]) -> str:
+def count_statement(tables: Sequence[tuple[int, str]]) -> str:
     """Count the rows of several tables at once: the index of each table and its count."""
     parts = (f"SELECT {i} AS position, count(*) AS n FROM {name}" for i, name in tables)
     return " UNION ALL ".join(parts)
 
 
-def sample_of(dialect: str, table: str, columns: Sequence[Expression], rows: int, of: int) -> str:
+def sample_statement(dialect: str, table: str, columns: Sequence[Expression], rows: int, of: int) -> str:
     """Sample about `rows` rows of the table, the same ones for the same data; text is cut to what is shown."""
     listed = ", ".join(f"{_shown(dialect, c, c.sql)} AS c{i}" for i, c in enumerate(columns))
     if dialect == "duckdb":
@@ -116,13 +116,13 @@ def sample_of(dialect: str, table: str, columns: Sequence[Expression], rows: int
     )
 
 
-def head_of(dialect: str, table: str, columns: Sequence[Expression], rows: int) -> str:
+def head_statement(dialect: str, table: str, columns: Sequence[Expression], rows: int) -> str:
     """Select the first rows in the engine's order, for a view or if sampling fails."""
     listed = ", ".join(f"{_shown(dialect, c, c.sql)} AS c{i}" for i, c in enumerate(columns))
     return f"SELECT {listed} FROM {table} LIMIT {rows}"
 
 
-def groups_of(dialect: str, table: str, column: Expression, most: int) -> str:
+def groups_statement(dialect: str, table: str, column: Expression, most: int) -> str:
     """Select every value with its count; one group more than `most` if there are too many."""
     return f"SELECT v, f FROM ({_groups(dialect, table, column)}) AS g LIMIT {most + 1}"
 
@@ -135,7 +135,7 @@ def _groups(dialect: str, table: str, column: Expression) -> str:
     return f"SELECT {value} AS v, count(*) AS f FROM {table} GROUP BY 1"
 
 
-def summary_of(dialect: str, table: str, column: Expression, quantiles: bool) -> str:
+def summary_statement(dialect: str, table: str, column: Expression, quantiles: bool) -> str:
     """Summarize a column with many values: each row has the whole summary and one of the frequent values."""
     order = "b" if _compares_loosely(dialect, column) else "v"
     fields = ["sum(f) AS n", "count(v) AS d", "sum(CASE WHEN v IS NULL THEN f ELSE 0 END) AS nulls", "max(f) AS most"]
@@ -196,7 +196,7 @@ def _fields(dialect: str, column: Expression, raw: str, weight: str, suffix: str
     return fields
 
 
-def scan_of(dialect: str, table: str, columns: Sequence[Expression]) -> str:
+def scan_statement(dialect: str, table: str, columns: Sequence[Expression]) -> str:
     """Measure several columns in one scan without groups: counts, extremes, lengths, one bucket of distinct values."""
     fields = ["count(*) AS n"]
     for i, column in enumerate(columns):
@@ -207,7 +207,7 @@ def scan_of(dialect: str, table: str, columns: Sequence[Expression]) -> str:
     return f"SELECT {', '.join(fields)} FROM {table}"
 
 
-def spread_of(dialect: str, table: str, columns: Sequence[tuple[Expression, Center]]) -> str:
+def spread_statement(dialect: str, table: str, columns: Sequence[tuple[Expression, Center]]) -> str:
     """Sum the distances to the middle and their squares, and count the outliers, for numeric columns.
 
     A sum of floats depends on the order, which varies with several threads. Therefore the distances are first rounded
@@ -226,13 +226,13 @@ def spread_of(dialect: str, table: str, columns: Sequence[tuple[Expression, Cent
     return f"SELECT {', '.join(fields)} FROM {table}"
 
 
-def distinct_rows_of(dialect: str, table: str, columns: Sequence[Expression]) -> str:
+def distinct_rows_statement(dialect: str, table: str, columns: Sequence[Expression]) -> str:
     """Count the distinct combinations of columns; null counts as a value."""
     listed = ", ".join(f"{_exact(dialect, c)} AS c{i}" for i, c in enumerate(columns))
     return f"SELECT count(*) AS d FROM (SELECT DISTINCT {listed} FROM {table}) AS g"
 
 
-def distinct_pairs_of(dialect: str, table: str, pairs: Sequence[tuple[Expression, Expression]]) -> str:
+def distinct_pairs_statement(dialect: str, table: str, pairs: Sequence[tuple[Expression, Expression]]) -> str:
     """Count for each pair of columns the rows with both values, the distinct pairs and values, and the equal rows."""
     parts = []
     for i, (left, right) in enumerate(pairs):
@@ -249,7 +249,7 @@ def distinct_pairs_of(dialect: str, table: str, pairs: Sequence[tuple[Expression
     return " UNION ALL ".join(parts)
 
 
-def containment_of(dialect: str, pairs: Sequence[Compared]) -> str:
+def containment_statement(dialect: str, pairs: Sequence[Compared]) -> str:
     """Count for each pair the distinct values without nulls, and how many of them match the other side."""
     parts = []
     for i, pair in enumerate(pairs):

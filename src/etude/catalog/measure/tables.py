@@ -8,21 +8,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from etude.catalog.measure import statements
-from etude.catalog.measure.columns import TEXTS, counted_by_hash, of_first_rows, sampled
+from etude.catalog.measure.columns import (
+    TEXTS,
+    provenance_of_first_rows,
+    provenance_of_hash_count,
+    provenance_of_sample,
+)
 from etude.catalog.measure.distribution import (
     Stats,
     are_iso_dates,
-    count_values,
-    find_fences,
-    mean_gap,
+    count_distinct_values,
+    find_outlier_fences,
+    mean_gap_of_dates,
     measure_distribution,
-    rounded,
+    round_statistic,
     to_scalars,
 )
 from etude.catalog.measure.families import family_of, settled_family
 from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.measure.statements import BUCKETS, MEASURED, ORDERED, QUANTILES, Center
-from etude.catalog.model import EXACT, NUMERIC, ColumnProvenance, Lengths, Outliers, Provenance, number
+from etude.catalog.model import EXACT, NUMERIC, ColumnProvenance, Lengths, Outliers, Provenance, scalar_to_number
 from etude.entities import Table
 from etude.errors import STOPS, EtudeError, UnknownTable
 
@@ -50,24 +55,25 @@ class Bounds:
     exact_rows: int
 
 
-def make_draft(reader: Reader, table: Table, sql: str, rows: int | None) -> TableDraft:
+def draft_table(reader: Reader, table: Table, sql: str, rows: int | None) -> TableDraft:
     """Create the draft of a table, with the expressions that read its columns."""
     expressions = [
-        statements.expression(reader.dialect, c.name, family_of(reader.dialect, c.type), c.type) for c in table.columns
+        statements.column_expression(reader.dialect, c.name, family_of(reader.dialect, c.type), c.type)
+        for c in table.columns
     ]
     return TableDraft(table, sql, rows or 0, expressions=expressions)
 
 
-def read_ahead(reader: Reader, draft: TableDraft, rows: int | None, bounds: Bounds) -> None:
+def read_table_ahead(reader: Reader, draft: TableDraft, rows: int | None, bounds: Bounds) -> None:
     """Start to read the table that will be measured next, if it is small."""
     if rows is not None and _is_small(draft, rows, bounds):
-        reader.read_ahead(statements.rows_of(draft.sql, draft.expressions), **WHOLE)
+        reader.read_ahead(statements.rows_statement(draft.sql, draft.expressions), **WHOLE)
 
 
 def measure_table(reader: Reader, draft: TableDraft, rows: int | None, bounds: Bounds) -> None:
     """Read a small table completely; measure a larger one column by column."""
     if rows is None:
-        rows = int(reader.rows(statements.count_of([(0, draft.sql)]))[0][1])
+        rows = int(reader.rows(statements.count_statement([(0, draft.sql)]))[0][1])
     draft.rows = rows
     if not (_is_small(draft, rows, bounds) and _measure_whole(reader, draft)):
         _measure_columns(reader, draft, bounds)
@@ -79,14 +85,14 @@ def _is_small(draft: TableDraft, rows: int, bounds: Bounds) -> bool:
 
 def _measure_whole(reader: Reader, draft: TableDraft) -> bool:
     """Read all rows and measure them here; False if there are too many after all."""
-    result = reader.read_small(statements.rows_of(draft.sql, draft.expressions), **WHOLE)
+    result = reader.read_small(statements.rows_statement(draft.sql, draft.expressions), **WHOLE)
     if result is None:
         return False
     draft.take(result)
     draft.complete = True
     draft.rows = result.row_count
     for expression, column, info in zip(draft.expressions, draft.frame, result.columns):
-        draft.stats.append(measure_distribution(*count_values(column), expression.family, info.type, TEXTS))
+        draft.stats.append(measure_distribution(*count_distinct_values(column), expression.family, info.type, TEXTS))
         draft.provenance.append(ColumnProvenance(patterns=_of_texts(draft.stats[-1])))
     return True
 
@@ -95,7 +101,7 @@ def _of_texts(stats: Stats) -> Provenance | None:
     """Return the provenance of patterns: exact if all distinct texts were examined."""
     if stats.distinct is not None and len(stats.texts) >= stats.distinct:
         return EXACT
-    return sampled(len(stats.texts))
+    return provenance_of_sample(len(stats.texts))
 
 
 def _measure_columns(reader: Reader, draft: TableDraft, bounds: Bounds) -> None:
@@ -134,25 +140,27 @@ def _take_sample(reader: Reader, draft: TableDraft, rows: int) -> None:
     if can_sample:
         try:
             draft.take(
-                reader.read(statements.sample_of(reader.dialect, draft.sql, draft.expressions, rows, draft.rows))
+                reader.read(statements.sample_statement(reader.dialect, draft.sql, draft.expressions, rows, draft.rows))
             )
             return
         except (*STOPS, UnknownTable):
             raise
         except EtudeError as error:
             draft.notes.append(f"No sample could be taken: {error.message}")
-    draft.take(reader.read(statements.head_of(reader.dialect, draft.sql, draft.expressions, rows)))
+    draft.take(reader.read(statements.head_statement(reader.dialect, draft.sql, draft.expressions, rows)))
     draft.drawn = False
     draft.notes.append(f"The sample is the first {draft.sample_rows:,} rows.")
 
 
 def _look(draft: TableDraft, i: int) -> Stats:
-    return measure_distribution(*count_values(draft.frame[i]), draft.expressions[i].family, draft.kinds[i], TEXTS)
+    return measure_distribution(
+        *count_distinct_values(draft.frame[i]), draft.expressions[i].family, draft.kinds[i], TEXTS
+    )
 
 
 def _by_groups(reader: Reader, draft: TableDraft, i: int) -> bool:
     """Measure a column of few distinct values from its groups; False if there are too many."""
-    query = statements.groups_of(reader.dialect, draft.sql, draft.expressions[i], FEW_VALUES)
+    query = statements.groups_statement(reader.dialect, draft.sql, draft.expressions[i], FEW_VALUES)
     result = reader.read_small(query, limit=FEW_VALUES + 1, bytes=SMALL_BYTES)
     if result is None or result.row_count > FEW_VALUES:
         return False
@@ -168,7 +176,7 @@ def _by_summary(reader: Reader, draft: TableDraft, i: int, look: Stats) -> None:
     # MySQL compares text loosely, and has types for dates.
     dates = expression.family == "text" and reader.dialect != "mysql" and are_iso_dates(look.texts)
     ordered = expression.family in ORDERED or dates
-    result = reader.read(statements.summary_of(reader.dialect, draft.sql, expression, ordered))
+    result = reader.read(statements.summary_statement(reader.dialect, draft.sql, expression, ordered))
     columns = dict(zip((c.name for c in result.columns), TableDraft.columns_of(result)))
     kinds = {c.name: c.type for c in result.columns}
     first = {name: to_scalars(column[:1], kinds[name])[0] for name, column in columns.items()}
@@ -184,7 +192,7 @@ def _by_summary(reader: Reader, draft: TableDraft, i: int, look: Stats) -> None:
         stats.quantiles = [first[f"q{k}"] for k in range(QUANTILES + 1)] if stats.least is not None else []
     _finish_summary(stats, look)
     draft.stats[i] = stats
-    draft.provenance[i] = ColumnProvenance(patterns=sampled(len(look.texts)))
+    draft.provenance[i] = ColumnProvenance(patterns=provenance_of_sample(len(look.texts)))
 
 
 def _take_fields(stats: Stats, first: dict[str, Any], suffix: str) -> None:
@@ -201,7 +209,7 @@ def _take_fields(stats: Stats, first: dict[str, Any], suffix: str) -> None:
         stats.lengths = Lengths(
             min=_int(shortest),
             max=_int(first[f"longest{suffix}"]),
-            mean=rounded(_int(first[f"letters{suffix}"]) / values),
+            mean=round_statistic(_int(first[f"letters{suffix}"]) / values),
             empty=_int(first[f"blank{suffix}"]),
             padded=_int(first[f"padded{suffix}"]) if stats.family == "text" else None,
         )
@@ -210,7 +218,7 @@ def _take_fields(stats: Stats, first: dict[str, Any], suffix: str) -> None:
 def _finish_summary(stats: Stats, look: Stats) -> None:
     stats.texts = look.texts
     if stats.family in ("date", "timestamp") and stats.quantiles:
-        stats.gap_s = mean_gap(stats.quantiles[QUANTILES // 2], stats.greatest, stats.distinct)
+        stats.gap_s = mean_gap_of_dates(stats.quantiles[QUANTILES // 2], stats.greatest, stats.distinct)
 
 
 def _int(value: Any) -> int:
@@ -220,7 +228,7 @@ def _int(value: Any) -> int:
 def _by_scan(reader: Reader, draft: TableDraft, chosen: Sequence[int], looks: Sequence[Stats]) -> None:
     """Measure columns of many values in a table too large to group: exact counts, the rest approximate or sampled."""
     for part in _parts(chosen):
-        query = statements.scan_of(reader.dialect, draft.sql, [draft.expressions[i] for i in part])
+        query = statements.scan_statement(reader.dialect, draft.sql, [draft.expressions[i] for i in part])
         try:
             result = reader.read(query)
         except STOPS:
@@ -244,19 +252,19 @@ def _scanned(
     stats.distinct = min(_int(first[f"d{position}"]) * (1 if all_counted else BUCKETS), values)
     if all_counted:
         stats.repeated = stats.distinct < values
-    elif stats.distinct * (1 + (counted_by_hash(stats.distinct).error or 0)) < values or (look.repeated):
+    elif stats.distinct * (1 + (provenance_of_hash_count(stats.distinct).error or 0)) < values or (look.repeated):
         stats.repeated = True
     _take_fields(stats, first, str(position))
     scale = values / max(look.rows - look.nulls, 1)
     stats.top = [(value, round(count * scale)) for value, count in look.top if count > 1]
     stats.outliers, stats.mean, stats.stddev, stats.listed = None, None, None, []
     _finish_summary(stats, look)
-    of_sample = sampled(draft.sample_rows) if draft.drawn else of_first_rows(draft.sample_rows)
+    of_sample = provenance_of_sample(draft.sample_rows) if draft.drawn else provenance_of_first_rows(draft.sample_rows)
     provenance = ColumnProvenance(
-        distinct=EXACT if all_counted else counted_by_hash(stats.distinct),
+        distinct=EXACT if all_counted else provenance_of_hash_count(stats.distinct),
         quantiles=of_sample,
         top=of_sample if stats.top else None,
-        patterns=sampled(len(look.texts)),
+        patterns=provenance_of_sample(len(look.texts)),
     )
     return stats, provenance
 
@@ -265,7 +273,9 @@ def _by_spread(reader: Reader, draft: TableDraft, chosen: Sequence[int]) -> None
     """Measure mean, standard deviation and outliers of numeric columns, whose median and extremes are known by now."""
     centers = {i: center for i in chosen if (center := _center(draft.stats[i])) is not None}
     for part in _parts(list(centers)):
-        query = statements.spread_of(reader.dialect, draft.sql, [(draft.expressions[i], centers[i]) for i in part])
+        query = statements.spread_statement(
+            reader.dialect, draft.sql, [(draft.expressions[i], centers[i]) for i in part]
+        )
         try:
             row = reader.rows(query)[0]
         except STOPS:
@@ -281,8 +291,8 @@ def _center(stats: Stats) -> Center | None:
     """Return the median of a column and a scale that turns its values into whole numbers of less than 62 bits."""
     if not stats.quantiles:
         return None
-    ends = number(stats.least), number(stats.greatest)
-    middle, lower, upper = (number(stats.quantiles[QUANTILES * k // 4]) for k in (2, 1, 3))
+    ends = scalar_to_number(stats.least), scalar_to_number(stats.greatest)
+    middle, lower, upper = (scalar_to_number(stats.quantiles[QUANTILES * k // 4]) for k in (2, 1, 3))
     if middle is None or lower is None or upper is None or ends[0] is None or ends[1] is None:
         return None
     reach = max(ends[1] - middle, middle - ends[0])
@@ -291,7 +301,7 @@ def _center(stats: Stats) -> Center | None:
     exponent = 60 - (math.frexp(reach)[1] if reach > 0 else 0)
     if not -1000 < exponent < 1000:
         return None
-    low, high = find_fences(lower, upper) or (-1e308, 1e308)
+    low, high = find_outlier_fences(lower, upper) or (-1e308, 1e308)
     return Center(middle, 2.0**exponent, low, high)
 
 
@@ -301,12 +311,12 @@ def _take_spread(stats: Stats, center: Center, sums: Sequence[Any]) -> None:
     n = stats.rows - stats.nulls - (stats.nans or 0) - (stats.infinities or 0)
     # The unit of the squares is 31 bits coarser than that of the sum.
     total, squares, unit = float(sums[0]) * 2.0**-31, float(sums[1]), center.scale * 2.0**-31
-    stats.mean = rounded(center.middle + total / unit / n)
+    stats.mean = round_statistic(center.middle + total / unit / n)
     if n > 1:
-        stats.stddev = rounded(math.sqrt(max(squares - total * total / n, 0.0) / (n - 1)) / unit)
+        stats.stddev = round_statistic(math.sqrt(max(squares - total * total / n, 0.0) / (n - 1)) / unit)
     if center.high < 1e308:
         stats.outliers = Outliers(
-            low=rounded(center.low), high=rounded(center.high), below=_int(sums[2]), above=_int(sums[3])
+            low=round_statistic(center.low), high=round_statistic(center.high), below=_int(sums[2]), above=_int(sums[3])
         )
 
 

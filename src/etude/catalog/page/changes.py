@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from etude.catalog.drift.change import Change
-from etude.catalog.model import ColumnProfile, number
+from etude.catalog.model import ColumnProfile, scalar_to_number
 from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext
-from etude.catalog.page.markup import Markup, fill, join, percent, sentence, show
+from etude.catalog.page.markup import Markup, fill_template, format_percent, format_value, join_markup, sentence_to_html
 
 SHOWN_CHANGES = 12
 
@@ -20,24 +20,24 @@ def render_changes(
     if not context.changes:
         if not context.history:
             return Markup("")
-        return fill(
+        return fill_template(
             '<section id="changes"><h2>{title}</h2><p class="calm">No significant changes.</p></section>',
             title=title,
         )
     items = [render_change(context, c, line_of(c)) for c in context.changes]
     rest = (
-        fill(
+        fill_template(
             '<details><summary>{n} more</summary><ol class="changes">{items}</ol></details>',
             n=len(items) - SHOWN_CHANGES,
-            items=join(items[SHOWN_CHANGES:]),
+            items=join_markup(items[SHOWN_CHANGES:]),
         )
         if len(items) > SHOWN_CHANGES
         else None
     )
-    return fill(
+    return fill_template(
         '<section id="changes"><h2>{title}</h2><ol class="changes">{items}</ol>{rest}</section>',
         title=title,
-        items=join(items[:SHOWN_CHANGES]),
+        items=join_markup(items[:SHOWN_CHANGES]),
         rest=rest,
     )
 
@@ -49,15 +49,15 @@ def render_change(context: PageContext, change: Change, line: Markup | None = No
     """Render one change with its text, location, kind, severity and status."""
     target = context.target(change.table, change.column)
     name = f"{change.table}.{change.column}" if change.column else change.table
-    link = fill('<a href="{page}#{to}">{n}</a>', page=context.page, to=target, n=name) if target else name
-    return fill(
+    link = fill_template('<a href="{page}#{to}">{n}</a>', page=context.page, to=target, n=name) if target else name
+    return fill_template(
         '<li class="{severity} {status}"><span class="sign" title="{severity}" aria-hidden="true">{sign}</span>'
         '<span class="away">{severity}: </span><div><p>{text}</p><p class="where">{link} · {kind}{since}</p>{known}'
         "</div>{line}</li>",
         severity=change.severity,
         status=change.status,
         sign="✓" if change.status == "recovered" else SIGNS[change.severity],
-        text=sentence(change.text),
+        text=sentence_to_html(change.text),
         link=link,
         kind=change.kind.replace("-", " "),
         since=_since(change),
@@ -83,20 +83,24 @@ def _drift(context: PageContext, change: Change) -> Markup | None:
     before = context.column_before(change)
     if before is None or after is None or before.masked or after.masked:
         return None
-    drawing = svg.before_after(before, after) if after.family != "text" or after.quantiles else Markup("")
+    drawing = svg.draw_before_after(before, after) if after.family != "text" or after.quantiles else Markup("")
     if drawing:
-        places = svg.positions(before), svg.positions(after)
+        places = svg.quantiles_on_axis(before), svg.quantiles_on_axis(after)
         middles = [_median(c) for c in (before, after)]
         words = '<figcaption>median <s class="was"></s>{a} <s class="now"></s>{b}</figcaption>'
-        legend = fill(words, a=middles[0], b=middles[1])
-        return fill('<figure class="drift">{d}{legend}</figure>', d=drawing, legend=legend) if all(places) else None
+        legend = fill_template(words, a=middles[0], b=middles[1])
+        return (
+            fill_template('<figure class="drift">{d}{legend}</figure>', d=drawing, legend=legend)
+            if all(places)
+            else None
+        )
     return _values_before_after(before, after)
 
 
 def _median(column: ColumnProfile) -> str:
     value = column.quantiles[10]
-    figure = number(value) if column.family == "decimal" else None
-    return show(value if figure is None else figure)[:19]
+    figure = scalar_to_number(value) if column.family == "decimal" else None
+    return format_value(value if figure is None else figure)[:19]
 
 
 def _values_before_after(before: ColumnProfile, after: ColumnProfile) -> Markup | None:
@@ -105,19 +109,19 @@ def _values_before_after(before: ColumnProfile, after: ColumnProfile) -> Markup 
     values = sorted({*was, *now}, key=lambda v: (-abs(now.get(v, 0) - was.get(v, 0)), str(v)))[:SHOWN_VALUES]
     if not values or max([*was.values(), *now.values()]) < 0.02:
         return None
-    rows = join(
-        fill(
+    rows = join_markup(
+        fill_template(
             '<tr><th scope="row">{v}</th><td>{a}</td><td class="number">{x}</td><td>{b}</td><td class="number">{y}</td>'
             "</tr>",
-            v=show(v, 18),
-            a=svg.bar(was.get(v, 0)),
-            x=percent(was.get(v, 0)),
-            b=svg.bar(now.get(v, 0)),
-            y=percent(now.get(v, 0)),
+            v=format_value(v, 18),
+            a=svg.draw_share_bar(was.get(v, 0)),
+            x=format_percent(was.get(v, 0)),
+            b=svg.draw_share_bar(now.get(v, 0)),
+            y=format_percent(now.get(v, 0)),
         )
         for v in values
     )
-    return fill(
+    return fill_template(
         '<table class="drift"><thead><tr><td></td><th scope="col" colspan="2">before</th><th scope="col" colspan="2">'
         "after</th></tr></thead><tbody>{rows}</tbody></table>",
         rows=rows,
@@ -128,11 +132,11 @@ def _since(change: Change) -> Markup | None:
     day = f"{change.since:%Y-%m-%d}" if change.since else ""
     match change.status:
         case "open":
-            return fill(' · <em class="state">open</em> since {day}', day=day)
+            return fill_template(' · <em class="state">open</em> since {day}', day=day)
         case "known":
-            return fill(' · <em class="state">known</em> since {day}', day=day)
+            return fill_template(' · <em class="state">known</em> since {day}', day=day)
         case "recovered":
-            return fill(' · <em class="state">recovered</em> found {day}', day=day)
+            return fill_template(' · <em class="state">recovered</em> found {day}', day=day)
     return None
 
 
@@ -141,8 +145,8 @@ def _known(change: Change) -> Markup | None:
     if known is None:
         return None
     said = [known, *known.earlier]
-    return join(
-        fill('<p class="why">{why} <small>{by}, {day}</small></p>', why=a.why, by=a.by, day=f"{a.at:%Y-%m-%d}")
+    return join_markup(
+        fill_template('<p class="why">{why} <small>{by}, {day}</small></p>', why=a.why, by=a.by, day=f"{a.at:%Y-%m-%d}")
         for a in said
     )
 
@@ -157,7 +161,7 @@ def change_sign(severity: str, count: int) -> Markup | None:
     """Render the sign of a severity with the number of changes; None if there are none."""
     if not severity:
         return None
-    return fill(
+    return fill_template(
         '<span class="sign {s}" title="{title}"><i aria-hidden="true">{sign}</i> {n}<span class="away"> changes, {s}'
         "</span></span>",
         s=severity,

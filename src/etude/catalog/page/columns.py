@@ -6,12 +6,21 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from etude.catalog.drift.change import Change
-from etude.catalog.keys.names import words
-from etude.catalog.model import ColumnProfile, Scalar, TableProfile, number
+from etude.catalog.keys.names import key_name_words
+from etude.catalog.model import ColumnProfile, Scalar, TableProfile, scalar_to_number
 from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext
-from etude.catalog.page.marks import METHODS, bound, provenance_mark, render_value
-from etude.catalog.page.markup import Markup, escape, fill, join, percent, sentence, short, show
+from etude.catalog.page.marks import METHODS, describe_error_bound, render_provenance, render_value
+from etude.catalog.page.markup import (
+    Markup,
+    escape_html,
+    fill_template,
+    format_count,
+    format_percent,
+    format_value,
+    join_markup,
+    sentence_to_html,
+)
 
 
 def render_columns(context: PageContext, table: TableProfile) -> Markup:
@@ -46,48 +55,48 @@ def render_columns(context: PageContext, table: TableProfile) -> Markup:
             change = changed[column.name]
             marks.append((change.severity, "new" if change.kind == "column-added" else "changed", change.text))
         strips.append(_strip(column, ids[column.name], marks))
-    return fill(
+    return fill_template(
         '<div class="columns"><div class="strip heads" aria-hidden="true"><span>Column</span><span>Type</span>'
         "<span>Nulls</span><span>Distinct</span><span>Distribution</span><span>Values</span></div>{strips}</div>",
-        strips=join(strips),
+        strips=join_markup(strips),
     )
 
 
 def _strip(column: ColumnProfile, anchor: str, marks: Sequence[tuple[str, str, str]]) -> Markup:
     share = column.null_share
     nulls = (
-        fill(
+        fill_template(
             '{bar}<i class="away">nulls </i>{share}{mark}',
-            bar=svg.bar(share) if share else Markup('<s class="b"></s>'),
-            share=percent(share),
-            mark=provenance_mark(column.provenance.counts),
+            bar=svg.draw_share_bar(share) if share else Markup('<s class="b"></s>'),
+            share=format_percent(share),
+            mark=render_provenance(column.provenance.counts),
         )
         if share is not None
         else None
     )
     distinct = (
-        fill(
+        fill_template(
             "{n}<i class=away> distinct</i>{mark}",
-            n=short(column.distinct),
-            mark=provenance_mark(column.provenance.distinct),
+            n=format_count(column.distinct),
+            mark=render_provenance(column.provenance.distinct),
         )
         if column.distinct is not None
         else None
     )
-    return fill(
+    return fill_template(
         '<details class="column" id="{id}"><summary class="strip"><span class="name"><b>{name}</b>{marks}</span>'
         '<span class="type">{type}</span><span class="nulls">{nulls}</span><span class="distinct">{distinct}</span>'
         '<span class="dist">{drawing}</span><span class="range">{range}</span></summary>{detail}</details>',
         id=anchor,
         name=column.name,
-        marks=join(
-            fill(' <em class="{kind}" title="{title}">{word}</em>', kind=kind, title=title, word=word)
+        marks=join_markup(
+            fill_template(' <em class="{kind}" title="{title}">{word}</em>', kind=kind, title=title, word=word)
             for kind, word, title in marks
         ),
         type=_short_type(column.type),
         nulls=nulls,
         distinct=distinct,
-        drawing=svg.distribution(column),
+        drawing=svg.draw_distribution(column),
         range=_range(column),
         detail=_detail(column),
     )
@@ -102,40 +111,46 @@ def _range(column: ColumnProfile) -> Markup:
     if column.family in ("text", "boolean", "uuid", "json", "nested", "other", "binary", "interval"):
         if column.top and not column.unique and (column.top[0].share > 0.005 or column.distinct == len(column.top)):
             shown = [
-                fill("{v} <small>{s}</small>", v=render_value(column.top[i].value, 22), s=percent(column.top[i].share))
+                fill_template(
+                    "{v} <small>{s}</small>",
+                    v=render_value(column.top[i].value, 22),
+                    s=format_percent(column.top[i].share),
+                )
                 for i in range(min(2, len(column.top)))
             ]
-            return join(shown, " · ")
+            return join_markup(shown, " · ")
         if column.patterns:
             pattern = column.patterns[0]
-            return fill("{kind} <small>{form}</small>", kind=pattern.kind, form=pattern.form or "")
+            return fill_template("{kind} <small>{form}</small>", kind=pattern.kind, form=pattern.form or "")
         if column.lengths is not None:
-            return fill("<small>{a} to {b} characters</small>", a=column.lengths.min, b=column.lengths.max)
+            return fill_template("<small>{a} to {b} characters</small>", a=column.lengths.min, b=column.lengths.max)
         return Markup("")
     if column.min is None or column.max is None:
         return Markup("")
     if column.min == column.max:
         return render_value(column.min)
     if column.family == "timestamp" and str(column.min)[:10] != str(column.max)[:10]:
-        return fill("{a} <small>to</small> {b}", a=str(column.min)[:10], b=str(column.max)[:10])
-    return fill("{a} <small>to</small> {b}", a=_number(column, column.min, 19), b=_number(column, column.max, 19))
+        return fill_template("{a} <small>to</small> {b}", a=str(column.min)[:10], b=str(column.max)[:10])
+    return fill_template(
+        "{a} <small>to</small> {b}", a=_number(column, column.min, 19), b=_number(column, column.max, 19)
+    )
 
 
 def _number(column: ColumnProfile, value: Scalar, limit: int = 80) -> Markup:
     """Show a value of a column; decimals arrive as text and get thousands separators like other numbers."""
     if column.family == "integer":
         return render_value(value, limit, grouped=not _names_things(column))
-    figure = number(value) if column.family == "decimal" and isinstance(value, str) else None
+    figure = scalar_to_number(value) if column.family == "decimal" and isinstance(value, str) else None
     if figure is None or len(str(value)) > 30:
         return render_value(value, limit)
-    return escape(f"{Decimal(str(value)):,f}")
+    return escape_html(f"{Decimal(str(value)):,f}")
 
 
 def _names_things(column: ColumnProfile) -> bool:
     """Return whether whole numbers are names, such as years and ids, which have no thousands separators."""
-    if column.unique or {"id", "key", "code", "no", "number", "nr", "zip", "year"} & set(words(column.name)):
+    if column.unique or {"id", "key", "code", "no", "number", "nr", "zip", "year"} & set(key_name_words(column.name)):
         return True
-    low, high = number(column.min), number(column.max)
+    low, high = scalar_to_number(column.min), scalar_to_number(column.max)
     return low is not None and high is not None and 1800 <= low <= high <= 2200
 
 
@@ -156,18 +171,20 @@ def _detail(column: ColumnProfile) -> Markup:
     exact = [name for name, p in groups if p is not None and p.method == "exact"]
     parts = ["exact: " + ", ".join(exact)] if exact else []
     for name, p in inexact:
-        error = bound(p)
+        error = describe_error_bound(p)
         parts.append(f"{name} {METHODS[p.method][1]}" + (f" ({error})" if error else ""))
-    return fill('<div class="detail">{panels}<p class="how">{how}</p></div>', panels=join(panels), how="; ".join(parts))
+    return fill_template(
+        '<div class="detail">{panels}<p class="how">{how}</p></div>', panels=join_markup(panels), how="; ".join(parts)
+    )
 
 
 def _chart(column: ColumnProfile) -> Markup:
     """Draw the distribution again, larger and with its axis."""
-    drawing = svg.distribution(column, large=True)
+    drawing = svg.draw_distribution(column, large=True)
     if not drawing:
         return Markup("")
     low, middle, high = (_number(column, column.quantiles[i], 19) for i in (0, 10, 20))
-    return fill(
+    return fill_template(
         '<figure class="chart">{drawing}<p class="ends"><span>{low}</span><span>median {middle}</span>'
         "<span>{high}</span></p></figure>",
         drawing=drawing,
@@ -180,37 +197,39 @@ def _chart(column: ColumnProfile) -> Markup:
 def _about_column(column: ColumnProfile) -> Markup:
     lines: list[object] = []
     if column.description or column.comment:
-        lines.append(fill("<p>{d}</p>", d=column.description or column.comment))
+        lines.append(fill_template("<p>{d}</p>", d=column.description or column.comment))
     if len(column.type) > 24:
-        lines.append(fill("<p><code>{t}</code></p>", t=column.type[:400]))
+        lines.append(fill_template("<p><code>{t}</code></p>", t=column.type[:400]))
     for hint in column.pii:
         lines.append(
-            fill(
+            fill_template(
                 '<p><em class="pii">{kind}</em> {reason} <small>({c} confidence)</small>{masked}</p>',
                 kind=hint.kind,
-                reason=sentence(hint.reason),
-                c=percent(hint.confidence),
+                reason=sentence_to_html(hint.reason),
+                c=format_percent(hint.confidence),
                 masked=" Values are masked." if column.masked else "",
             )
         )
-    lines.extend(fill('<p class="note">{n}</p>', n=sentence(n)) for n in column.notes)
-    lines.extend(fill('<span class="tag">{t}</span>', t=t) for t in column.tags)
-    return fill('<div class="wide-panel">{lines}</div>', lines=join(lines)) if lines else Markup("")
+    lines.extend(fill_template('<p class="note">{n}</p>', n=sentence_to_html(n)) for n in column.notes)
+    lines.extend(fill_template('<span class="tag">{t}</span>', t=t) for t in column.tags)
+    return fill_template('<div class="wide-panel">{lines}</div>', lines=join_markup(lines)) if lines else Markup("")
 
 
 def _top(column: ColumnProfile) -> Markup:
     if not column.top:
         return Markup("")
     if column.unique and len(column.top) > 1:
-        some = join((fill("<span>{v}</span>", v=render_value(t.value, 44)) for t in column.top[:3]), ", ")
-        return fill('<p class="once">Every value is unique: {some}, …</p>', some=some)
-    rows = join(
-        fill(
+        some = join_markup(
+            (fill_template("<span>{v}</span>", v=render_value(t.value, 44)) for t in column.top[:3]), ", "
+        )
+        return fill_template('<p class="once">Every value is unique: {some}, …</p>', some=some)
+    rows = join_markup(
+        fill_template(
             "<tr><th>{v}</th><td>{bar}</td><td>{n}</td><td>{s}</td></tr>",
             v=_number(column, t.value, 44),
-            bar=svg.bar(t.share),
+            bar=svg.draw_share_bar(t.share),
             n=f"{t.count:,}",
-            s=percent(t.share),
+            s=format_percent(t.share),
         )
         for t in column.top
     )
@@ -219,18 +238,18 @@ def _top(column: ColumnProfile) -> Markup:
     others = (column.distinct or 0) - len(column.top)
     exact = column.provenance.top is not None and column.provenance.top.method == "exact"
     rest = (
-        fill(
+        fill_template(
             '<tr class="rest"><th>{n} others</th><td></td><td>{c}</td><td>{s}</td></tr>',
             n=f"{others:,}",
             c=f"{left:,}",
-            s=percent(left / filled),
+            s=format_percent(left / filled),
         )
         if others > 0 and left > 0 and exact
         else None
     )
-    return fill(
+    return fill_template(
         '<table class="top"><caption>Frequent values{mark}</caption><tbody>{rows}{rest}</tbody></table>',
-        mark=provenance_mark(column.provenance.top),
+        mark=render_provenance(column.provenance.top),
         rows=rows,
         rest=rest,
     )
@@ -243,9 +262,9 @@ def _quantiles(column: ColumnProfile) -> Markup:
     elif column.min is not None and column.family not in ("boolean",):
         rows.extend([("min", render_value(column.min, 60)), ("max", render_value(column.max, 60))])
     if column.mean is not None:
-        rows.append(("mean", show(column.mean)))
+        rows.append(("mean", format_value(column.mean)))
     if column.stddev is not None:
-        rows.append(("std. deviation", show(column.stddev)))
+        rows.append(("std. deviation", format_value(column.stddev)))
     for count, name in (
         (column.zeros, "zeros"),
         (column.negatives, "negative"),
@@ -257,15 +276,15 @@ def _quantiles(column: ColumnProfile) -> Markup:
     if column.outliers is not None:
         out = column.outliers
         sides = ((out.below, "below", out.low), (out.above, "above", out.high))
-        counts = [f"{count:,} {word} {show(fence)}" for count, word, fence in sides if count]
+        counts = [f"{count:,} {word} {format_value(fence)}" for count, word, fence in sides if count]
         if counts:
             rows.append(("outliers", ", ".join(counts)))
     if not rows:
         return Markup("")
-    body = join(fill("<tr><th>{k}</th><td>{v}</td></tr>", k=k, v=v) for k, v in rows)
-    return fill(
+    body = join_markup(fill_template("<tr><th>{k}</th><td>{v}</td></tr>", k=k, v=v) for k, v in rows)
+    return fill_template(
         '<table class="points"><caption>Range{mark}</caption><tbody>{body}</tbody></table>',
-        mark=provenance_mark(column.provenance.quantiles if column.quantiles else None),
+        mark=render_provenance(column.provenance.quantiles if column.quantiles else None),
         body=body,
     )
 
@@ -276,14 +295,17 @@ def _text_facts(column: ColumnProfile) -> Markup:
         if column.lengths.padded:
             rows.append(("outer spaces", f"{column.lengths.padded:,}"))
         rows.append(
-            ("length", f"{column.lengths.min:,} to {column.lengths.max:,}, mean {show(round(column.lengths.mean, 1))}")
+            (
+                "length",
+                f"{column.lengths.min:,} to {column.lengths.max:,}, mean {format_value(round(column.lengths.mean, 1))}",
+            )
         )
         if column.lengths.empty:
             rows.append(("empty", f"{column.lengths.empty:,}"))
     for pattern in column.patterns:
-        form = fill(" <code>{f}</code>", f=pattern.form) if pattern.form else ""
-        rows.append((fill("{k}{form}", k=pattern.kind, form=form), percent(pattern.share)))
+        form = fill_template(" <code>{f}</code>", f=pattern.form) if pattern.form else ""
+        rows.append((fill_template("{k}{form}", k=pattern.kind, form=form), format_percent(pattern.share)))
     if not rows:
         return Markup("")
-    body = join(fill("<tr><th>{k}</th><td>{v}</td></tr>", k=k, v=v) for k, v in rows)
-    return fill('<table class="points"><caption>Text</caption><tbody>{body}</tbody></table>', body=body)
+    body = join_markup(fill_template("<tr><th>{k}</th><td>{v}</td></tr>", k=k, v=v) for k, v in rows)
+    return fill_template('<table class="points"><caption>Text</caption><tbody>{body}</tbody></table>', body=body)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from etude.catalog.page.changes import worst_severity
 from etude.catalog.page.context import PageContext
 from etude.catalog.page.groups import group_anchors, group_tables
-from etude.catalog.page.markup import Markup, fill, join
+from etude.catalog.page.markup import Markup, fill_template, join_markup
 
 HEIGHT = 24
 LETTER = 7.3
@@ -49,7 +49,7 @@ def render_diagram(context: PageContext) -> Markup:
         return Markup("")
     if alone and not grouped:
         note += f" Not drawn: {len(alone):,} table{' that refers' if len(alone) == 1 else 's that refer'} to no other."
-    return fill(
+    return fill_template(
         '<section id="diagram"><h2>Diagram</h2><div class="wide map" role="region" tabindex="0" '
         'aria-label="Diagram of the database">{drawing}</div><p class="how">{note}</p></section>',
         drawing=drawing,
@@ -245,14 +245,14 @@ def _draw(layout: Layout, edges: Edges, nodes: Mapping[str, tuple[str, str, str]
     names = {name: i for i, name in enumerate(places)}
     lines = [_line(layout, name, to, names) for name, targets in edges.items() for to in targets]
     boxes = [_box(places[name], layout.width, names[name], *nodes[name]) for name in places]
-    return fill(
+    return fill_template(
         '<svg class="whole" width="{w}" height="{h}" viewBox="-1 -5 {w} {h}" role="group" aria-label="{label}">'
         '<g class="links">{lines}</g>{boxes}</svg>',
         w=f"{width:.0f}",
         h=f"{height:.0f}",
         label=label,
-        lines=join(lines),
-        boxes=join(boxes),
+        lines=join_markup(lines),
+        boxes=join_markup(boxes),
     )
 
 
@@ -283,7 +283,7 @@ def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
 def _box(place: tuple[float, float], width: float, number: int, label: str, anchor: str, worst: str) -> Markup:
     x, y = place
     shown = label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
-    return fill(
+    return fill_template(
         '<a href="#{anchor}" data-n="{n}" class="{worst}"><rect x="{x}" y="{y}" width="{w}" height="{h}" rx="3"/>'
         '<text x="{tx}" y="{ty}">{shown}</text>{dot}<title>{label}</title></a>',
         anchor=anchor,

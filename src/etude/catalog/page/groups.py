@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from etude.catalog.model import TableProfile
-from etude.catalog.page.markup import anchors
+from etude.catalog.page.markup import make_anchors
 
 MANY = 30
 """With more tables than this, the page groups them and shows one table at a time."""
@@ -45,7 +45,7 @@ def group_tables(tables: Sequence[TableProfile]) -> list[tuple[str, list[TablePr
 
 def group_anchors(groups: Sequence[tuple[str, list[TableProfile]]]) -> dict[str, str]:
     """Return the anchor of each group in the list of tables."""
-    return anchors((label for label, _ in groups), "g.")
+    return make_anchors((label for label, _ in groups), "g.")
 
 
 def _first_word(name: str) -> str:

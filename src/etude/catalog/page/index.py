@@ -6,9 +6,9 @@ import json
 
 from etude.catalog.model import ColumnProfile, TableProfile
 from etude.catalog.page.context import PageContext
-from etude.catalog.page.marks import purpose
-from etude.catalog.page.markup import Markup, clean, script_json
-from etude.catalog.page.packing import pack
+from etude.catalog.page.marks import table_purpose
+from etude.catalog.page.markup import Markup, clean_for_page, json_for_script
+from etude.catalog.page.packing import compress_for_page
 
 SEARCHED = 60
 """Characters of a value in the search index."""
@@ -20,27 +20,29 @@ def _searched(table: TableProfile, column: ColumnProfile) -> list[str]:
     if table.samples is not None and column.name in table.samples.columns:
         at = table.samples.columns.index(column.name)
         values += [row[at] for row in table.samples.rows]
-    known = (str(v).lower() if isinstance(v, bool) else clean(str(v)[:SEARCHED]) for v in values if v is not None)
+    known = (
+        str(v).lower() if isinstance(v, bool) else clean_for_page(str(v)[:SEARCHED]) for v in values if v is not None
+    )
     return [v for v in dict.fromkeys(known) if v]
 
 
-def make_index(context: PageContext, packed: bool) -> Markup:
+def make_page_index(context: PageContext, packed: bool) -> Markup:
     """Build the search index: name, purpose and columns of each table; name, type and values of each column."""
     tables = []
     for table in context.profile.tables:
         ids = context.column_anchors(table)
         columns = [
             [
-                clean(c.name),
+                clean_for_page(c.name),
                 ids[c.name][len(context.anchors[table.name]) :],
-                clean(c.type[:24]),
+                clean_for_page(c.type[:24]),
                 _searched(table, c),
-                clean((c.description or c.comment or "")[:120]),
+                clean_for_page((c.description or c.comment or "")[:120]),
             ]
             for c in table.columns
         ]
-        note = " ".join(x for x in (purpose(table), table.owner, *table.tags) if x)
-        tables.append([clean(table.name), context.anchors[table.name], clean(note[:160]), columns])
+        note = " ".join(x for x in (table_purpose(table), table.owner, *table.tags) if x)
+        tables.append([clean_for_page(table.name), context.anchors[table.name], clean_for_page(note[:160]), columns])
     if not packed:
-        return script_json(tables)
-    return pack(json.dumps(tables, separators=(",", ":"), ensure_ascii=False))
+        return json_for_script(tables)
+    return compress_for_page(json.dumps(tables, separators=(",", ":"), ensure_ascii=False))

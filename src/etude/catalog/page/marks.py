@@ -1,19 +1,27 @@
-"""Small pieces of the pages: names as code, values, provenance of numbers, freshness of tables."""
+"""Small pieces of the pages: names as code, values, provenance of numbers, freshness, rows and purpose of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etude.catalog.measure.axis import epoch, position
+from etude.catalog.measure.axis import axis_position, axis_seconds
 from etude.catalog.model import Freshness, Provenance, Scalar, SourceProfile, TableProfile
 from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext
-from etude.catalog.page.markup import Markup, escape, fill, join, percent, show, span
+from etude.catalog.page.markup import (
+    Markup,
+    escape_html,
+    fill_template,
+    format_duration,
+    format_percent,
+    format_value,
+    join_markup,
+)
 
 
-def codes(names: Sequence[str]) -> Markup:
+def render_names(names: Sequence[str]) -> Markup:
     """Render names as code, separated by commas."""
-    return join((fill("<code>{n}</code>", n=n) for n in names), ", ")
+    return join_markup((fill_template("<code>{n}</code>", n=n) for n in names), ", ")
 
 
 METHODS = {
@@ -23,17 +31,19 @@ METHODS = {
 }
 
 
-def provenance_mark(provenance: Provenance | None) -> Markup:
+def render_provenance(provenance: Provenance | None) -> Markup:
     """Render a sign after a number that is not exact, with the reason as its tooltip."""
     if provenance is None or provenance.method == "exact":
         return Markup("")
     sign, word = METHODS[provenance.method]
-    return fill(
-        '<abbr title="{word}">{sign}</abbr>', word=", ".join(x for x in (word, bound(provenance)) if x), sign=sign
+    return fill_template(
+        '<abbr title="{word}">{sign}</abbr>',
+        word=", ".join(x for x in (word, describe_error_bound(provenance)) if x),
+        sign=sign,
     )
 
 
-def bound(provenance: Provenance) -> str:
+def describe_error_bound(provenance: Provenance) -> str:
     """Describe the error bound of a number: rows of the sample, detail or relative error."""
     parts = []
     if provenance.rows is not None:
@@ -41,7 +51,7 @@ def bound(provenance: Provenance) -> str:
     if provenance.detail:
         parts.append(provenance.detail)
     elif provenance.error is not None:
-        parts.append(f"within {percent(provenance.error)}")
+        parts.append(f"within {format_percent(provenance.error)}")
     return ", ".join(parts)
 
 
@@ -51,43 +61,43 @@ def render_value(value: Scalar, limit: int = 80, grouped: bool = True) -> Markup
         return Markup("<i>null</i>")
     if value == "" and isinstance(value, str):
         return Markup("<i>empty</i>")
-    shown = show(value, limit)
+    shown = format_value(value, limit)
     if not grouped and isinstance(value, int | float) and not isinstance(value, bool):
         shown = shown.replace(",", "")
     if shown != shown.strip() or not shown.strip():
-        return fill('<span class="blank">{v}</span>', v=shown.replace(" ", "·"))
-    return escape(shown)
+        return fill_template('<span class="blank">{v}</span>', v=shown.replace(" ", "·"))
+    return escape_html(shown)
 
 
-def freshness_badge(profile: SourceProfile, fresh: Freshness | None) -> Markup:
+def render_freshness(profile: SourceProfile, fresh: Freshness | None) -> Markup:
     """Render the newest timestamp of a table and, if the time of the run is known, its age at that time."""
     if fresh is None:
         return Markup("")
-    newest = position(fresh.newest)
+    newest = axis_position(fresh.newest)
     made = profile.made_at
     age = None
     if newest is not None and made is not None:
-        age = epoch(made) - newest
+        age = axis_seconds(made) - newest
     kind, word = "", ""
     if age is not None:
         gap = max(fresh.typical_gap_s or 0.0, 86400.0)
         kind = "ahead" if age < -86400 else "fresh" if age <= 3 * gap else "still"
-        word = f"{span(age)} in the future" if age < -86400 else f"{span(age)} old"
-    return fill(
+        word = f"{format_duration(age)} in the future" if age < -86400 else f"{format_duration(age)} old"
+    return fill_template(
         '<span class="badge {kind}" title="newest {column}">{newest}</span> <small>{word}</small>',
         kind=kind,
         column=fresh.column,
-        newest=show(fresh.newest)[:10],
+        newest=format_value(fresh.newest)[:10],
         word=word,
     )
 
 
-def rows_line(context: PageContext, table: TableProfile) -> Markup:
+def render_row_counts(context: PageContext, table: TableProfile) -> Markup:
     """Draw the row count of a table over the runs."""
     counts = [t.rows if t else None for t in context.series(table.name)]
-    return svg.sparkline(counts, f"rows of {table.name} over {len(counts)} runs")
+    return svg.draw_sparkline(counts, f"rows of {table.name} over {len(counts)} runs")
 
 
-def purpose(table: TableProfile) -> str | None:
+def table_purpose(table: TableProfile) -> str | None:
     """Return the purpose of a table: its description, or the comment in the source."""
     return table.description or table.comment

@@ -1,4 +1,4 @@
-"""Turn text into HTML: everything is escaped unless it is `Markup`. Format numbers and times for people."""
+"""Text as HTML: templates in which all but `Markup` is escaped, anchors; counts, shares, times formatted for pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
 
-from etude.catalog.model import Scalar, moment
+from etude.catalog.model import Scalar, scalar_to_datetime
 
 # Invisible characters that would break the page or reverse its text: C0 and C1 controls except tab and line feed, lone
 # surrogates, bidirectional overrides, noncharacters.
@@ -28,41 +28,41 @@ class Markup(str):
     __slots__ = ()
 
 
-def escape(value: object) -> Markup:
+def escape_html(value: object) -> Markup:
     """Escape a value for use between tags and in quoted attributes; markup stays unchanged."""
     if isinstance(value, Markup):
         return value
     text = str(value)
-    return Markup(html.escape(clean(text)) if _SPECIAL.search(text) else text)
+    return Markup(html.escape(clean_for_page(text)) if _SPECIAL.search(text) else text)
 
 
-def clean(text: str) -> str:
+def clean_for_page(text: str) -> str:
     """Replace the characters that must not reach a page."""
     return _HOSTILE.sub("\ufffd", text)
 
 
-def fill(template: str, **values: object) -> Markup:
+def fill_template(template: str, **values: object) -> Markup:
     """Replace the `{names}` of a template by the escaped values; None and False become empty text."""
-    return Markup(template.format(**{k: "" if v is None or v is False else escape(v) for k, v in values.items()}))
+    return Markup(template.format(**{k: "" if v is None or v is False else escape_html(v) for k, v in values.items()}))
 
 
-def join(parts: Iterable[object], between: str = "") -> Markup:
+def join_markup(parts: Iterable[object], between: str = "") -> Markup:
     """Escape the parts and join them."""
-    return Markup(between.join(escape(p) for p in parts))
+    return Markup(between.join(escape_html(p) for p in parts))
 
 
-def sentence(text: str) -> Markup:
+def sentence_to_html(text: str) -> Markup:
     """Escape a sentence and turn names in backticks into code."""
-    return Markup(_CODE.sub(r"<code>\1</code>", escape(text)))
+    return Markup(_CODE.sub(r"<code>\1</code>", escape_html(text)))
 
 
-def script_json(value: Any) -> Markup:
+def json_for_script(value: Any) -> Markup:
     """Encode a value as JSON for a script element: nothing in it can end the element."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def asset(name: str) -> str:
+def read_page_asset(name: str) -> str:
     """Read a stylesheet or script from the package."""
     return files("etude.catalog").joinpath(name).read_text(encoding="utf-8")
 
@@ -92,14 +92,14 @@ _POLICY = (
 )
 
 
-def page(title: str, body: Markup) -> str:
+def html_page(title: str, body: Markup) -> str:
     """Render a self-contained page: style and script are inline, and its security policy forbids all others.
 
     The policy allows the style and the script by hash. Even if a value got past the escaping, it could neither run
     nor send anything.
     """
-    style, script = Markup(asset("report.css").strip()), Markup(asset("report.js").strip())
-    return fill(
+    style, script = Markup(read_page_asset("report.css").strip()), Markup(read_page_asset("report.js").strip())
+    return fill_template(
         _PAGE,
         title=title,
         body=body,
@@ -113,7 +113,7 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def anchors(names: Iterable[str], prefix: str) -> dict[str, str]:
+def make_anchors(names: Iterable[str], prefix: str) -> dict[str, str]:
     """Return an anchor for each name: readable, unique, and stable as long as the names are."""
     found: dict[str, str] = {}
     taken: set[str] = set()
@@ -130,7 +130,7 @@ def anchors(names: Iterable[str], prefix: str) -> dict[str, str]:
 # Numbers and times.
 
 
-def short(count: float | None) -> str:
+def format_count(count: float | None) -> str:
     """Format a count in a few characters: 950, 12.3k, 4.1M."""
     if count is None:
         return "?"
@@ -140,7 +140,7 @@ def short(count: float | None) -> str:
     return f"{count:,.0f}"
 
 
-def size(count: int | None) -> str:
+def format_bytes(count: int | None) -> str:
     """Format a number of bytes in a few characters."""
     if count is None:
         return ""
@@ -150,7 +150,7 @@ def size(count: int | None) -> str:
     return f"{count} B"
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """Format a share in percent; only exactly 0 shows as 0%, and only exactly 1 as 100%."""
     if share is None or math.isnan(share):
         return "?"
@@ -163,7 +163,7 @@ def percent(share: float | None) -> str:
     return f"{share:.1%}".replace(".0%", "%") if share < 0.1 or share > 0.9 else f"{share:.0%}"
 
 
-def show(value: Scalar, limit: int = 80) -> str:
+def format_value(value: Scalar, limit: int = 80) -> str:
     """Format a value of the data, shortened to a limit."""
     if value is None:
         return "null"
@@ -173,7 +173,7 @@ def show(value: Scalar, limit: int = 80) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return _show_float(value)
-    when = moment(value) if len(value) <= 40 and value[:4].isdigit() else None
+    when = scalar_to_datetime(value) if len(value) <= 40 and value[:4].isdigit() else None
     if when is not None and len(value) > 10:
         value = value.replace("T", " ").removesuffix("+00:00")
         value = value.removesuffix(" 00:00:00")
@@ -190,14 +190,14 @@ def _show_float(value: float) -> str:
     return f"{value:.4g}"
 
 
-def when(value: datetime | None) -> str:
+def format_time(value: datetime | None) -> str:
     """Format a time in UTC, to the minute."""
     if value is None:
         return ""
     return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M") + " UTC"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration in its largest unit."""
     seconds = abs(seconds)
     for length, unit in (

@@ -7,7 +7,7 @@ import json
 import zlib
 from collections.abc import Sequence
 
-from etude.catalog.page.markup import Markup, fill
+from etude.catalog.page.markup import Markup, fill_template
 
 PACK = 200_000
 """Characters in one pack."""
@@ -23,15 +23,17 @@ def pack_together(bodies: Sequence[Markup]) -> tuple[list[Markup], list[str]]:
         positions.append(f"{len(groups) - 1}.{len(groups[-1])}")
         groups[-1].append(body)
     packs = [
-        fill(
-            '<script type="text/plain" id="pack{i}">{data}</script>', i=i, data=pack(json.dumps(g, ensure_ascii=False))
+        fill_template(
+            '<script type="text/plain" id="pack{i}">{data}</script>',
+            i=i,
+            data=compress_for_page(json.dumps(g, ensure_ascii=False)),
         )
         for i, g in enumerate(groups)
     ]
     return packs, positions
 
 
-def pack(text: str) -> Markup:
+def compress_for_page(text: str) -> Markup:
     """Compress text in the form that the page's script decompresses: raw deflate as base64."""
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
     return Markup(base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from etude.catalog.model import ForeignKeyEvidence, KeyEvidence, TableProfile
 from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext, table_link
-from etude.catalog.page.marks import codes, provenance_mark
-from etude.catalog.page.markup import Markup, fill, join, percent, sentence
+from etude.catalog.page.marks import render_names, render_provenance
+from etude.catalog.page.markup import Markup, fill_template, format_percent, join_markup, sentence_to_html
 
 MINUS = "\u2212"
 
@@ -22,22 +22,22 @@ def render_relations(context: PageContext, table: TableProfile) -> Markup:
     left = [(n, ", ".join(k.columns), context.target(n) or "tables") for n, k in referring]
     right = [(k.to_table, ", ".join(k.columns), context.target(k.to_table) or "tables") for k in table.foreign_keys]
     diagram = (
-        fill(
+        fill_template(
             '<details class="diagram"><summary>Diagram of related tables</summary><div class="wide" role="region" '
             'tabindex="0" aria-label="Tables related to {name}">{drawing}</div></details>',
             name=table.name,
-            drawing=svg.neighbourhood(table.name, left, right, f"{table.name} and its related tables"),
+            drawing=svg.draw_neighbourhood(table.name, left, right, f"{table.name} and its related tables"),
         )
         if left or right
         else None
     )
-    return fill(
+    return fill_template(
         '<h3>Keys and references</h3><div class="wide" role="region" aria-label="Keys and references of {name}" '
         'tabindex="0"><table class="keys"><thead><tr><th scope="col">Columns</th><th scope="col">Role</th>'
         '<th scope="col">Origin</th><th scope="col">Evidence</th></tr></thead><tbody>{rows}</tbody></table></div>'
         "{diagram}",
         name=table.name,
-        rows=join(rows),
+        rows=join_markup(rows),
         diagram=diagram,
     )
 
@@ -49,13 +49,13 @@ def _key_row(key: KeyEvidence) -> Markup:
         reasons.insert(0, "violated by the data: values repeat")
     elif key.unique and not reasons:
         reasons.append("no value repeats")
-    return fill(
+    return fill_template(
         '<tr{broken}><th scope="row">{columns}</th><td>{what}</td><td>{origin}</td><td>{why}</td></tr>',
         broken=Markup(' class="broken"') if broken else None,
-        columns=codes(key.columns),
+        columns=render_names(key.columns),
         what="primary key" if key.primary else "alternative key",
-        origin=key.origin if key.origin == "declared" else f"inferred, {percent(key.score)} confidence",
-        why=sentence("; ".join(reasons)),
+        origin=key.origin if key.origin == "declared" else f"inferred, {format_percent(key.score)} confidence",
+        why=sentence_to_html("; ".join(reasons)),
     )
 
 
@@ -63,24 +63,28 @@ def _reference_row(context: PageContext, owner: str, key: ForeignKeyEvidence, in
     why = []
     if key.containment is not None:
         missing = f" ({key.missing:,} without a match)" if key.missing else ""
-        why.append(f"{percent(key.containment)} of the values have a match{missing}")
+        why.append(f"{format_percent(key.containment)} of the values have a match{missing}")
     if key.coverage is not None:
-        why.append(f"{percent(key.coverage)} of the other side is referenced")
+        why.append(f"{format_percent(key.coverage)} of the other side is referenced")
     if key.cardinality:
         why.append(key.cardinality)
     why.extend(r for r in key.reasons if r not in why and r != key.origin)
     what = (
-        fill("referred to by {link} {columns}", link=table_link(context, owner), columns=codes(key.columns))
+        fill_template(
+            "referred to by {link} {columns}", link=table_link(context, owner), columns=render_names(key.columns)
+        )
         if incoming
-        else fill("refers to {link} {columns}", link=table_link(context, key.to_table), columns=codes(key.to_columns))
+        else fill_template(
+            "refers to {link} {columns}", link=table_link(context, key.to_table), columns=render_names(key.to_columns)
+        )
     )
-    return fill(
+    return fill_template(
         '<tr><th scope="row">{columns}</th><td>{what}</td><td>{origin}</td><td>{why}{mark}</td></tr>',
-        columns=codes(key.to_columns if incoming else key.columns),
+        columns=render_names(key.to_columns if incoming else key.columns),
         what=what,
-        origin=key.origin if key.origin == "declared" else f"inferred, {percent(key.score)} confidence",
-        why=sentence("; ".join(why)),
-        mark=provenance_mark(key.provenance),
+        origin=key.origin if key.origin == "declared" else f"inferred, {format_percent(key.score)} confidence",
+        why=sentence_to_html("; ".join(why)),
+        mark=render_provenance(key.provenance),
     )
 
 
@@ -89,17 +93,17 @@ def render_dependencies(table: TableProfile) -> Markup:
     if not table.dependencies:
         return Markup("")
     words = {"determines": "determines", "one-to-one": "corresponds one to one with", "equal": "equals"}
-    items = join(
-        fill(
+    items = join_markup(
+        fill_template(
             "<li>{columns} {word} {other} <small>{reason}</small></li>",
-            columns=codes(d.columns),
+            columns=render_names(d.columns),
             word=words[d.kind],
-            other=codes((d.determines,)),
-            reason=sentence(d.reason),
+            other=render_names((d.determines,)),
+            reason=sentence_to_html(d.reason),
         )
         for d in table.dependencies
     )
-    return fill("<h3>Dependencies</h3><ul class=plain>{items}</ul>", items=items)
+    return fill_template("<h3>Dependencies</h3><ul class=plain>{items}</ul>", items=items)
 
 
 def render_correlations(table: TableProfile) -> Markup:
@@ -108,18 +112,18 @@ def render_correlations(table: TableProfile) -> Markup:
     kept = [c for c in table.correlations if not references & set(c.columns)]
     if not kept:
         return Markup("")
-    rows = join(
-        fill(
+    rows = join_markup(
+        fill_template(
             '<tr><th scope="row">{a} and {b}</th><td>{bar}</td><td class="number">{r}{mark}</td></tr>',
-            a=codes(c.columns[:1]),
-            b=codes(c.columns[1:]),
-            bar=svg.bar(abs(c.coefficient)),
+            a=render_names(c.columns[:1]),
+            b=render_names(c.columns[1:]),
+            bar=svg.draw_share_bar(abs(c.coefficient)),
             r=f"{c.coefficient:+.2f}".replace("-", MINUS),
-            mark=provenance_mark(c.provenance),
+            mark=render_provenance(c.provenance),
         )
         for c in kept
     )
-    return fill(
+    return fill_template(
         '<h3>Correlations</h3><table class="correlations"><tbody>{rows}</tbody></table><p class="how">Rank correlation '
         "(Spearman) of numeric columns, from 0.3 on; +1 rises together, {minus}1 against each other.</p>",
         minus=MINUS,

@@ -15,8 +15,17 @@ from etude.catalog.page.changes import change_sign, render_changes, worst_severi
 from etude.catalog.page.context import PageContext, make_context, table_link
 from etude.catalog.page.diagram import render_diagram
 from etude.catalog.page.groups import MANY, group_tables
-from etude.catalog.page.index import make_index
-from etude.catalog.page.markup import Markup, clean, fill, join, page, sentence, short, when
+from etude.catalog.page.index import make_page_index
+from etude.catalog.page.markup import (
+    Markup,
+    clean_for_page,
+    fill_template,
+    format_count,
+    format_time,
+    html_page,
+    join_markup,
+    sentence_to_html,
+)
 from etude.catalog.page.overview import render_overview
 from etude.catalog.page.packing import pack_together
 from etude.catalog.page.tables import render_table
@@ -39,7 +48,7 @@ def render_catalog(
     bodies = [render_table(context, t) for t in profile.tables]
     packed = sum(len(body) for body in bodies) > UNPACKED
     packs, positions = pack_together(bodies) if packed else ([], [""] * len(bodies))
-    body = fill(
+    body = fill_template(
         _BODY,
         source=profile.source,
         tables=_contents(context),
@@ -48,14 +57,14 @@ def render_catalog(
         head=_head(context),
         changes=render_changes(context, "Changes since the last run"),
         overview=render_overview(context),
-        sections=join(_section(context, *each) for each in zip(profile.tables, bodies, positions)),
+        sections=join_markup(_section(context, *each) for each in zip(profile.tables, bodies, positions)),
         about=_about(context, about or {}),
         noscript=Markup(_NOSCRIPT) if packed else None,
-        packs=join(packs),
-        index=make_index(context, packed),
+        packs=join_markup(packs),
+        index=make_page_index(context, packed),
         packed="1" if packed else "",
     )
-    return page(f"{clean(profile.source)}: catalog", body)
+    return html_page(f"{clean_for_page(profile.source)}: catalog", body)
 
 
 _NOSCRIPT = (
@@ -94,26 +103,26 @@ def _contents(context: PageContext) -> Markup:
     """Render the side bar: the tables, in groups if there are many, with a sign for changed ones."""
     groups = group_tables(context.profile.tables)
     if len(groups) == 1:
-        return fill("<ol>{items}</ol>", items=join(_entry(context, t) for t in groups[0][1]))
-    return join(
-        fill(
+        return fill_template("<ol>{items}</ol>", items=join_markup(_entry(context, t) for t in groups[0][1]))
+    return join_markup(
+        fill_template(
             "<details><summary>{label} <span>{n}</span>{sign}</summary><ol>{items}</ol></details>",
             label=label,
             n=f"{len(tables):,}",
             sign=_nav_sign(context, *(t.name for t in tables)),
-            items=join(_entry(context, t) for t in tables),
+            items=join_markup(_entry(context, t) for t in tables),
         )
         for label, tables in groups
     )
 
 
 def _entry(context: PageContext, table: TableProfile) -> Markup:
-    return fill(
+    return fill_template(
         '<li><a href="#{anchor}">{name}</a><span>{sign}{rows}</span></li>',
         anchor=context.anchors[table.name],
         name=table.name,
         sign=_nav_sign(context, table.name),
-        rows=short(table.rows) if table.rows is not None else "",
+        rows=format_count(table.rows) if table.rows is not None else "",
     )
 
 
@@ -130,29 +139,29 @@ def _head(context: PageContext) -> Markup:
         f"{sum(len(t.columns) for t in profile.tables):,} columns",
         f"{sum(counted):,} rows",
         profile.kind,
-        f"profiled {when(profile.made_at)}" if profile.made_at else "",
+        f"profiled {format_time(profile.made_at)}" if profile.made_at else "",
     ]
     failed = [t for t in profile.tables if t.plan == "failed"]
     warning = (
-        fill(
+        fill_template(
             '<p class="note">Tables that could not be profiled ({n}): {names}.</p>',
             n=len(failed),
-            names=join([table_link(context, t.name) for t in failed[:8]], ", "),
+            names=join_markup([table_link(context, t.name) for t in failed[:8]], ", "),
         )
         if failed
         else None
     )
-    return fill(
+    return fill_template(
         '<section class="head"><h1>{source}</h1><p class="facts">{facts}</p>{warning}{notes}</section>',
         source=profile.source,
-        facts=join((fill("<span>{f}</span>", f=f) for f in facts if f), " "),
+        facts=join_markup((fill_template("<span>{f}</span>", f=f) for f in facts if f), " "),
         warning=warning,
-        notes=join(fill('<p class="note">{n}</p>', n=sentence(n)) for n in profile.notes),
+        notes=join_markup(fill_template('<p class="note">{n}</p>', n=sentence_to_html(n)) for n in profile.notes),
     )
 
 
 def _section(context: PageContext, table: TableProfile, content: Markup, packed_at: str) -> Markup:
-    return fill(
+    return fill_template(
         '<section class="table" id="{anchor}" aria-label="{name}" tabindex="-1"{mark}>{back}<h2>{name}{kind}</h2>'
         "{content}</section>",
         anchor=context.anchors[table.name],
@@ -161,7 +170,7 @@ def _section(context: PageContext, table: TableProfile, content: Markup, packed_
         back=Markup('<p class="back"><a href="#tables">All tables</a></p>')
         if len(context.profile.tables) > MANY
         else None,
-        mark=fill(' data-packed="{p}"', p=packed_at) if packed_at else None,
+        mark=fill_template(' data-packed="{p}"', p=packed_at) if packed_at else None,
         content=None if packed_at else content,
     )
 
@@ -171,15 +180,15 @@ def _about(context: PageContext, about: Mapping[str, str]) -> Markup:
     plans = Counter(table.plan for table in profile.tables)
     facts = {
         "Source": f"{profile.source} ({profile.kind}, {profile.dialect})",
-        "Profiled": when(profile.made_at),
+        "Profiled": format_time(profile.made_at),
         "Schema fingerprint": profile.fingerprint,
         "Profiles": ", ".join(f"{n:,} {plan}" for plan, n in sorted(plans.items())),
         "Earlier runs shown": str(len(context.history)) if context.history else "",
         **about,
         **{f"Version of {k}": v for k, v in sorted(profile.versions.items())},
     }
-    rows = join(fill("<dt>{k}</dt><dd>{v}</dd>", k=k, v=v) for k, v in facts.items() if v)
-    return fill(
+    rows = join_markup(fill_template("<dt>{k}</dt><dd>{v}</dd>", k=k, v=v) for k, v in facts.items() if v)
+    return fill_template(
         '<section id="about"><h2>About this catalog</h2><dl>{rows}</dl><p class="how">Numbers without a mark are '
         "exact. <b>~</b> means from a sample, <b>≈</b> means approximate; hover over the mark for the error bound. "
         "Values of suspected personal data are masked. Press <kbd>/</kbd> to search, <kbd>Alt</kbd> <kbd>↑</kbd> "

@@ -6,13 +6,23 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from etude.catalog.drift.change import Change
-from etude.catalog.measure.axis import epoch, position
+from etude.catalog.measure.axis import axis_position, axis_seconds
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
 from etude.catalog.page import svg
 from etude.catalog.page.changes import render_changes
 from etude.catalog.page.context import PageContext, make_context, table_link
-from etude.catalog.page.marks import freshness_badge
-from etude.catalog.page.markup import Markup, fill, join, page, percent, short, show, span, when
+from etude.catalog.page.marks import render_freshness
+from etude.catalog.page.markup import (
+    Markup,
+    fill_template,
+    format_count,
+    format_duration,
+    format_percent,
+    format_time,
+    format_value,
+    html_page,
+    join_markup,
+)
 
 CATALOG = "catalog.html"
 """The page with the sections of the tables, in the same folder."""
@@ -33,36 +43,38 @@ def render_summary(profile: SourceProfile, changes: Sequence[Change], history: S
     """Render the page of recent changes. `history` holds the earlier runs, oldest first."""
     context = make_context(profile, changes, history, CATALOG)
     last = context.history[-1] if context.history else None
-    since = f"since {when(last.made_at)}" if last is not None and last.made_at else ""
-    facts = [when(profile.made_at), since, f"{len(changes)} changes" if last is not None else "the first run"]
+    since = f"since {format_time(last.made_at)}" if last is not None and last.made_at else ""
+    facts = [format_time(profile.made_at), since, f"{len(changes)} changes" if last is not None else "the first run"]
     first = (
-        Markup("") if last is not None else fill('<p class="calm">{t}</p>', t="Changes appear from the second run on.")
+        Markup("")
+        if last is not None
+        else fill_template('<p class="calm">{t}</p>', t="Changes appear from the second run on.")
     )
-    body = fill(
+    body = fill_template(
         _BODY,
         catalog=CATALOG,
         source=profile.source,
-        facts=join((fill("<span>{f}</span>", f=f) for f in facts if f), " "),
+        facts=join_markup((fill_template("<span>{f}</span>", f=f) for f in facts if f), " "),
         changes=render_changes(context, "Changes", lambda c: _line(context, c)) or first,
         runs=_runs(context) if context.history else None,
         recent=_recent(context),
     )
-    return page(f"{profile.source}: what is new", body)
+    return html_page(f"{profile.source}: what is new", body)
 
 
 def _line(context: PageContext, change: Change) -> Markup:
     """Draw the figure that a change is about over the runs."""
     tables = context.series(change.table)
     if change.kind in ("volume", "table-emptied"):
-        return svg.sparkline([t.rows if t else None for t in tables], "rows over the runs")
+        return svg.draw_sparkline([t.rows if t else None for t in tables], "rows over the runs")
     columns = [t.column(change.column) if t and change.column else None for t in tables]
     if change.kind in ("nulls", "emptied", "filled"):
-        return svg.sparkline([c.null_share if c else None for c in columns], "nulls over the runs")
+        return svg.draw_sparkline([c.null_share if c else None for c in columns], "nulls over the runs")
     if change.kind in ("shift", "scale", "sign", "spread"):
-        middles = [position(c.quantiles[10]) if c and len(c.quantiles) == 21 else None for c in columns]
-        return svg.sparkline(middles, "median over the runs")
+        middles = [axis_position(c.quantiles[10]) if c and len(c.quantiles) == 21 else None for c in columns]
+        return svg.draw_sparkline(middles, "median over the runs")
     if change.kind in ("cardinality", "constant", "duplicates", "key-broken", "new-value", "vanished-value"):
-        return svg.sparkline([c.distinct if c else None for c in columns], "distinct values over the runs")
+        return svg.draw_sparkline([c.distinct if c else None for c in columns], "distinct values over the runs")
     return Markup("")
 
 
@@ -75,13 +87,13 @@ def _runs(context: PageContext) -> Markup:
     )
     more = f"{len(tables) - SHOWN:,} more tables changed less." if len(tables) > SHOWN else ""
     heads = ("Table", "Rows", "Since last run", "", "Nulls", "", "Newest", "Age at each run")
-    return fill(
+    return fill_template(
         '<section><h2>Over {n} runs</h2><div class="wide" role="region" aria-label="Tables over the runs" tabindex="0">'
         '<table class="lines"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
         '<p class="how">{more}</p></section>',
         n=len(context.history) + 1,
-        heads=join(fill('<th scope="col">{h}</th>', h=h) if h else Markup("<td></td>") for h in heads),
-        rows=join(_run_row(context, t) for t in tables[:SHOWN]),
+        heads=join_markup(fill_template('<th scope="col">{h}</th>', h=h) if h else Markup("<td></td>") for h in heads),
+        rows=join_markup(_run_row(context, t) for t in tables[:SHOWN]),
         more=more,
     )
 
@@ -105,17 +117,17 @@ def _run_row(context: PageContext, table: TableProfile) -> Markup:
         if before is not None and before.rows is not None and table.rows is not None and table.rows != before.rows
         else ""
     )
-    return fill(
+    return fill_template(
         '<tr><th scope="row">{name}</th><td class="number">{rows}</td><td class="number">{step}</td><td>{row_line}</td>'
         '<td class="number">{nulls}</td><td>{null_line}</td><td>{badge}</td><td>{age_line}</td></tr>',
         name=table_link(context, table.name),
-        rows=short(table.rows),
+        rows=format_count(table.rows),
         step=step,
-        row_line=svg.sparkline(rows, f"rows of {table.name}"),
-        nulls=percent(nulls[-1]) if nulls[-1] is not None else "",
-        null_line=svg.sparkline(nulls, f"nulls of {table.name}"),
-        badge=freshness_badge(context.profile, table.freshness),
-        age_line=svg.sparkline(ages, f"age of the newest row of {table.name}"),
+        row_line=svg.draw_sparkline(rows, f"rows of {table.name}"),
+        nulls=format_percent(nulls[-1]) if nulls[-1] is not None else "",
+        null_line=svg.draw_sparkline(nulls, f"nulls of {table.name}"),
+        badge=render_freshness(context.profile, table.freshness),
+        age_line=svg.draw_sparkline(ages, f"age of the newest row of {table.name}"),
     )
 
 
@@ -126,10 +138,10 @@ def _nulls(table: TableProfile) -> float | None:
 
 
 def _age(run: SourceProfile, table: TableProfile) -> float | None:
-    newest = position(table.freshness.newest) if table.freshness else None
+    newest = axis_position(table.freshness.newest) if table.freshness else None
     if newest is None or run.made_at is None:
         return None
-    return epoch(run.made_at) - newest
+    return axis_seconds(run.made_at) - newest
 
 
 def _recent(context: PageContext) -> Markup:
@@ -139,10 +151,10 @@ def _recent(context: PageContext) -> Markup:
     cards = [c for t in dated[:SHOWN] for c in _card(context, t)]
     if not cards:
         return Markup("")
-    return fill(
+    return fill_template(
         '<section><h2>Rows over time</h2><div class="recent">{cards}</div><p class="how">Each chart shows rows per '
         "time, estimated from the quantiles of the date: each bar holds a twentieth of the rows.</p></section>",
-        cards=join(cards),
+        cards=join_markup(cards),
     )
 
 
@@ -154,10 +166,10 @@ def _card(context: PageContext, table: TableProfile) -> Iterator[Markup]:
     drawing, rate = _volume(column)
     if not drawing:
         return
-    yield fill(
+    yield fill_template(
         '<article><h3>{name}</h3><p>{badge} <small>{column}</small></p>{drawing}<p class="how">{rate}</p></article>',
         name=table_link(context, table.name),
-        badge=freshness_badge(context.profile, fresh),
+        badge=render_freshness(context.profile, fresh),
         column=fresh.column,
         drawing=drawing,
         rate=rate,
@@ -166,25 +178,25 @@ def _card(context: PageContext, table: TableProfile) -> Iterator[Markup]:
 
 def _volume(column: ColumnProfile) -> tuple[Markup, str]:
     """Return a chart of rows over time, and a sentence that compares the latest rate with the average."""
-    edges = [e for q in column.quantiles if (e := position(q)) is not None]
+    edges = [e for q in column.quantiles if (e := axis_position(q)) is not None]
     rows = (column.rows or 0) - (column.nulls or 0)
     if len(edges) != 21 or edges[20] <= edges[0] or not rows:
         return Markup(""), ""
-    drawing = svg.columns_over_time(edges, [rows / 20] * 20, f"rows over time by {column.name}")
-    ends = fill('<p class="ends"><span>{a}</span><span>{b}</span></p>', a=_day(column, 0), b=_day(column, 20))
+    drawing = svg.draw_columns_over_time(edges, [rows / 20] * 20, f"rows over time by {column.name}")
+    ends = fill_template('<p class="ends"><span>{a}</span><span>{b}</span></p>', a=_day(column, 0), b=_day(column, 20))
     last = edges[20] - edges[19]
     usual = rows / (edges[20] - edges[0]) * 86400
     words = f"{_rate(usual)} on average."
     if last > 0:
-        words = f"The latest 5% of the rows span {span(last)}: {_rate(rows / 20 / last * 86400)}; {words}"
-    return join([drawing, ends]), words
+        words = f"The latest 5% of the rows span {format_duration(last)}: {_rate(rows / 20 / last * 86400)}; {words}"
+    return join_markup([drawing, ends]), words
 
 
 def _day(column: ColumnProfile, at: int) -> str:
-    return show(column.quantiles[at])[:10]
+    return format_value(column.quantiles[at])[:10]
 
 
 def _rate(per_day: float) -> str:
     if per_day >= 1:
-        return f"{short(per_day) if per_day >= 10 else f'{per_day:.1f}'} per day"
+        return f"{format_count(per_day) if per_day >= 10 else f'{per_day:.1f}'} per day"
     return f"{per_day * 7:.1f} per week" if per_day * 7 >= 1 else f"{per_day * 365.25:.1f} per year"

@@ -7,9 +7,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from etude.catalog.measure.axis import position
+from etude.catalog.measure.axis import axis_position
 from etude.catalog.model import DATED, ColumnProfile
-from etude.catalog.page.markup import Markup, fill, join
+from etude.catalog.page.markup import Markup, fill_template, join_markup
 
 WIDTH, HEIGHT = 120, 24
 BINS = 24
@@ -19,27 +19,27 @@ NEIGHBOURS = 9
 """The maximum number of tables drawn on each side; a label counts the rest."""
 
 
-def distribution(column: ColumnProfile, large: bool = False) -> Markup:
+def draw_distribution(column: ColumnProfile, large: bool = False) -> Markup:
     """Draw the distribution of a column: bars over an axis if its values have one, else shares side by side.
 
     Unique whole numbers are a sequence, whose distribution says nothing.
     """
     if column.unique and column.family in ("integer", "text", "uuid") and not _is_dated_text(column):
         return Markup("")
-    places = positions(column)
+    places = quantiles_on_axis(column)
     if places:
         heights, cut_low, cut_high = _heights(column, places)
         return _steps(heights, cut_low, cut_high, large)
     if column.top and sum(t.share for t in column.top) > 0.05 and not column.unique and not large:
-        return shares([t.share for t in column.top])
+        return draw_shares([t.share for t in column.top])
     return Markup("")
 
 
-def positions(column: ColumnProfile) -> list[float]:
+def quantiles_on_axis(column: ColumnProfile) -> list[float]:
     """Return the quantiles on an axis; empty if the values have none."""
     if column.family == "boolean" or column.masked:
         return []
-    places = [p for v in column.quantiles if (p := position(v)) is not None]
+    places = [p for v in column.quantiles if (p := axis_position(v)) is not None]
     return places if len(places) == len(column.quantiles) == 21 and places[20] > places[0] else []
 
 
@@ -59,10 +59,10 @@ def _edges(low: float, high: float, whole: bool) -> list[float]:
 def _binned(column: ColumnProfile, places: Sequence[float], edges: Sequence[float]) -> list[float]:
     """Return the share of the values in each bin: counted if the profile lists all values, else estimated."""
     known = column.histogram
-    if known is not None and known.kind == "values" and position(known.edges[0]) == places[0]:
+    if known is not None and known.kind == "values" and axis_position(known.edges[0]) == places[0]:
         total, counts = sum(known.counts) or 1.0, [0.0] * (len(edges) - 1)
         for value, count in zip(known.edges, known.counts):
-            at = position(value)
+            at = axis_position(value)
             if at is not None and edges[0] <= at <= edges[-1]:
                 counts[min(len(counts) - 1, bisect_right(edges, at) - 1)] += count / total
         return counts
@@ -114,12 +114,12 @@ def _outline(heights: Sequence[float], top: float) -> str:
     return path + f"V{HEIGHT}z"
 
 
-def before_after(before: ColumnProfile, after: ColumnProfile) -> Markup:
+def draw_before_after(before: ColumnProfile, after: ColumnProfile) -> Markup:
     """Draw two distributions on one axis of equal bins: the earlier as an outline, the later filled.
 
     The axis covers the middle 90% of both and a margin, so that a single extreme value does not hide the rest.
     """
-    was, now = positions(before), positions(after)
+    was, now = quantiles_on_axis(before), quantiles_on_axis(after)
     if not was or not now:
         return Markup("")
     whole = before.family == after.family == "integer"
@@ -134,7 +134,7 @@ def before_after(before: ColumnProfile, after: ColumnProfile) -> Markup:
     edges = _edges(math.floor(low) if whole else low, math.ceil(high) if whole else high, whole)
     first, second = _binned(before, was, edges), _binned(after, now, edges)
     top = max(*first, *second) or 1.0
-    return fill(
+    return fill_template(
         '<svg class="h two" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
         '<path class="now" d="{now}"/><path class="was" d="{was}"/></svg>',
         w=WIDTH,
@@ -162,7 +162,7 @@ def _share_below(quantiles: Sequence[float], ranks: Sequence[float], value: floa
     return ranks[above - 1] + (ranks[above] - ranks[above - 1]) * (value - left) / (right - left)
 
 
-def shares(parts: Sequence[float]) -> Markup:
+def draw_shares(parts: Sequence[float]) -> Markup:
     """Draw shares side by side, the largest first; the remainder stays empty."""
     x, drawn = 0.0, ""
     for i, share in enumerate(parts):
@@ -175,13 +175,13 @@ def shares(parts: Sequence[float]) -> Markup:
     return Markup(f'<svg class="h" viewBox="0 0 {WIDTH} {HEIGHT}">{frame}{drawn}</svg>')
 
 
-def bar(share: float) -> Markup:
+def draw_share_bar(share: float) -> Markup:
     """Draw a share as a short bar of 40 by 6 (sized by the style sheet)."""
     width = 0.0 if share <= 0 else max(1.0, min(1.0, share) * 40)
     return Markup(f'<svg class="b"><rect width="{_n(width)}" height="6"/></svg>')
 
 
-def sparkline(values: Sequence[float | None], label: str) -> Markup:
+def draw_sparkline(values: Sequence[float | None], label: str) -> Markup:
     """Draw a line over the runs with its last point marked; empty for fewer than two values."""
     points = [(i, v) for i, v in enumerate(values) if v is not None and math.isfinite(v)]
     if len(points) < 2:
@@ -196,7 +196,7 @@ def sparkline(values: Sequence[float | None], label: str) -> Markup:
 
     line = "L".join(at(i, v) for i, v in points)
     x, y = at(*points[-1]).split(" ")
-    return fill(
+    return fill_template(
         '<svg class="spark" viewBox="0 0 80 20" role="img" aria-label="{label}"><path d="M{line}"/>'
         '<circle cx="{x}" cy="{y}" r="2"/></svg>',
         label=label,
@@ -206,7 +206,7 @@ def sparkline(values: Sequence[float | None], label: str) -> Markup:
     )
 
 
-def columns_over_time(edges: Sequence[float], counts: Sequence[float], label: str) -> Markup:
+def draw_columns_over_time(edges: Sequence[float], counts: Sequence[float], label: str) -> Markup:
     """Draw volume over time: for each interval a bar whose area is its count."""
     span = edges[-1] - edges[0]
     rates = [c / (b - a) if b > a else 0.0 for a, b, c in zip(edges, edges[1:], counts)]
@@ -216,7 +216,7 @@ def columns_over_time(edges: Sequence[float], counts: Sequence[float], label: st
     path = "M0 60"
     for edge, rate in zip(edges[1:], rates):
         path += f"V{_n(60 - rate / top * 58)}H{_n((edge - edges[0]) / span * 320)}"
-    return fill(
+    return fill_template(
         '<svg class="volume" viewBox="0 0 320 60" role="img" aria-label="{label}" preserveAspectRatio="none">'
         '<path d="{path}V60z"/></svg>',
         label=label,
@@ -224,7 +224,7 @@ def columns_over_time(edges: Sequence[float], counts: Sequence[float], label: st
     )
 
 
-def neighbourhood(
+def draw_neighbourhood(
     name: str, left: Sequence[tuple[str, str, str]], right: Sequence[tuple[str, str, str]], label: str
 ) -> Markup:
     """Draw a table between the tables that refer to it (left) and those it refers to (right).
@@ -243,7 +243,7 @@ def neighbourhood(
             y = 8 + offset + i * 40
             bend = (edge + to) / 2
             parts.append(
-                fill(
+                fill_template(
                     '<path class="link" d="M{edge} {mid}C{bend} {mid} {bend} {middle} {to} {middle}"/>'
                     '<a href="#{anchor}"><rect x="{x}" y="{y}" width="200" height="32" rx="3"/>'
                     '<text x="{tx}" y="{ty}">{other}</text><text class="by" x="{tx}" y="{by}">{columns}</text>'
@@ -265,12 +265,12 @@ def neighbourhood(
             )
         if len(side) > NEIGHBOURS:
             parts.append(
-                fill(
+                fill_template(
                     '<text class="by" x="{x}" y="{y}">and {n} more</text>', x=x, y=height - 8, n=len(side) - NEIGHBOURS
                 )
             )
     parts.append(
-        fill(
+        fill_template(
             '<rect class="self" x="282" y="{y}" width="156" height="32" rx="3"/>'
             '<text class="self" x="360" y="{ty}" text-anchor="middle">{name}</text>',
             y=_n(middle - 16),
@@ -278,11 +278,11 @@ def neighbourhood(
             name=_cut(name, 20),
         )
     )
-    return fill(
+    return fill_template(
         '<svg class="near" viewBox="0 0 720 {height}" role="group" aria-label="{label}">{parts}</svg>',
         height=height,
         label=label,
-        parts=join(parts),
+        parts=join_markup(parts),
     )
 
 

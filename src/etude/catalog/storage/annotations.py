@@ -11,13 +11,13 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
 from etude.catalog.storage.catalog_store import JSON, TENANTS
-from etude.catalog.storage.folders import folder_of, open_root
+from etude.catalog.storage.folders import catalog_folder, open_catalog_root
 from etude.entities import Entity
 from etude.errors import Invalid, NotFound
 from etude.store.base import MAIN
 from etude.store.objects import Objects
 from etude.untrusted_yaml import BYTES, parse_yaml
-from etude.validation import explain
+from etude.validation import explain_validation
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -68,7 +68,7 @@ def parse_annotations(body: Any, place: str) -> Annotations:
     try:
         return Annotations.model_validate(body if body is not None else {})
     except ValidationError as error:
-        raise explain(error, place, model=Annotations, hint=_HINT) from None
+        raise explain_validation(error, place, model=Annotations, hint=_HINT) from None
 
 
 def read_annotations(path: Path) -> Annotations | None:
@@ -143,7 +143,7 @@ def _choose(note: TableNote | ColumnNote, name: str, before: str | None) -> str 
     return value if name in note.model_fields_set else before
 
 
-def sign(annotations: Annotations, author: str) -> Annotations:
+def sign_annotations(annotations: Annotations, author: str) -> Annotations:
     """Return annotations in which each description names its author; a caller cannot name another one."""
 
     def signed(note: S) -> S:
@@ -182,7 +182,7 @@ def put_annotations(app: App, source: Source, annotations: Annotations) -> Annot
     return get_annotations(app, source)
 
 
-def describe(app: App, source: Source, name: str, text: str | None) -> str | None:
+def put_description(app: App, source: Source, name: str, text: str | None) -> str | None:
     """Set the description of a table or a column, named `TABLE` or `TABLE.COLUMN`; None withdraws it. Return it."""
     catalog = source.catalog(app.settings.limits)
     table, column = catalog.table(name), None
@@ -196,13 +196,13 @@ def describe(app: App, source: Source, name: str, text: str | None) -> str | Non
     if column is not None:
         body = {"columns": {column: body}}
     note = parse_annotations({"tables": {table.name: body}}, "The description")
-    put_annotations(app, source, sign(note, "a local user"))
+    put_annotations(app, source, sign_annotations(note, "a local user"))
     return text
 
 
 def _stored_annotations(app: App, source: Source) -> tuple[Objects, str]:
-    objects, root = open_root(app)
-    return objects, "/".join(part for part in (root, folder_of(app, source), STORED) if part)
+    objects, root = open_catalog_root(app)
+    return objects, "/".join(part for part in (root, catalog_folder(app, source), STORED) if part)
 
 
 def _is_inside(path: Path) -> bool:

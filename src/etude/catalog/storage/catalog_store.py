@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError, model_validator
 
 from etude.entities import Entity
 from etude.errors import Damaged, EtudeError, Invalid, NotFound, Unavailable
-from etude.store.objects import Objects, check_place
+from etude.store.objects import Objects, check_object_name
 
 if TYPE_CHECKING:
     # A question reads profiles from here, and loads nothing that compares them.
@@ -114,7 +114,7 @@ class StoredMetrics(Entity):
     stored: StoredCatalog
 
 
-def run_name(at: datetime, after: StoredCatalog | None = None) -> str:
+def catalog_run_name(at: datetime, after: StoredCatalog | None = None) -> str:
     """Return a new, unique name for a run that sorts by time, and after the run `after`.
 
     A slow clock therefore cannot make a run look older than the run it builds on.
@@ -130,7 +130,7 @@ class CatalogStore:
 
     def __init__(self, objects: Objects, prefix: str, root: str = "", report: Report | None = None) -> None:
         self._objects = objects
-        self.prefix = check_place(_join(root, _check_prefix(prefix)))
+        self.prefix = check_object_name(_join(root, _check_prefix(prefix)))
         self._scripts = _join(root, SCRIPTS)
         self._report = report or (lambda _: None)
         self.url = f"{objects.url.rstrip('/')}/{self.prefix}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CATALOGS = "catalogs"
 
 
-def open_root(app: App, store: str = "") -> tuple[Objects, str]:
+def open_catalog_root(app: App, store: str = "") -> tuple[Objects, str]:
     """Return the object store of catalogs and the root folder in it: a separate store, or a folder of the app's."""
     chosen = store or app.settings.catalog.store
     if chosen:
@@ -27,9 +27,9 @@ def open_root(app: App, store: str = "") -> tuple[Objects, str]:
     return app.objects, CATALOGS if app.tenant == MAIN else f"{CATALOGS}/{TENANTS}/{app.tenant}"
 
 
-def folder_of(app: App, source: Source) -> str:
+def catalog_folder(app: App, source: Source) -> str:
     """Return the folder name of a source in the catalog store; two files with the same name get different ones."""
-    name = folder_of_name(source.name)
+    name = catalog_folder_by_name(source.name)
     if app.sources().get(source.name) == source.spec:
         return name
     parts = urlsplit(source.url)
@@ -39,7 +39,7 @@ def folder_of(app: App, source: Source) -> str:
     return f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
 
 
-def folder_of_name(name: str) -> str:
+def catalog_folder_by_name(name: str) -> str:
     """Return the folder name of a registered source."""
     # A prefix must not equal one of etude's own folders; the names of sources have no hyphen.
     return f"source-{name}" if name.startswith("_") or name == TENANTS else name

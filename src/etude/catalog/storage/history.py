@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 import etude
 from etude.catalog.drift.compare import Change, compare
 from etude.catalog.measure.profile import profile_source
-from etude.catalog.model import SourceProfile, TableProfile, from_json, to_line
+from etude.catalog.model import SourceProfile, TableProfile, from_json, profile_to_line
 from etude.catalog.page.report import render_catalog
 from etude.catalog.page.summary import render_summary
 from etude.catalog.storage.annotations import annotate
@@ -63,7 +63,7 @@ def put_tables(profile: SourceProfile, *tables: TableProfile) -> SourceProfile:
 def save_catalog(profile: SourceProfile) -> None:
     """Save `catalog.json` and its page."""
     history = load_history()
-    etude.save(CATALOG, to_line(profile))
+    etude.save(CATALOG, profile_to_line(profile))
     etude.save(PAGE, render_catalog(profile, find_changes(profile, history), history))
 
 

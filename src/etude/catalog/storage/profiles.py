@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from etude.catalog.model import SourceProfile, from_json, to_line
+from etude.catalog.model import SourceProfile, from_json, profile_to_line
 from etude.catalog.storage.annotations import annotate, get_annotations
 from etude.catalog.storage.catalog_store import CATALOG, CatalogStore
-from etude.catalog.storage.folders import folder_of, open_root
+from etude.catalog.storage.folders import catalog_folder, open_catalog_root
 from etude.db import Database
 from etude.entities import Catalog, Limits
 from etude.errors import EtudeError
 from etude.limits import change_limits
 from etude.sources.cost import Size
-from etude.store.objects import write_whole
+from etude.store.objects import write_object_file
 
 QUICK = ".quick"
 """The ending of a quick profile, which says less than a profile and is never used in its place."""
@@ -42,7 +42,7 @@ def load_or_measure_profile(app: App, source: Source, on_progress: Progress | No
         return known
     catalog = app.catalog(source)
     made = profile_source(_HostDatabase(app, source), on_progress=on_progress)
-    keep_profile(app, source, catalog, made)
+    cache_profile(app, source, catalog, made)
     return annotate(made, get_annotations(app, source))
 
 
@@ -54,7 +54,7 @@ def profile_at_once(app: App, source: Source, seconds: float, order: Sequence[st
     from etude.catalog.measure.quick import profile_quickly
 
     made = profile_quickly(_HostDatabase(app, source), seconds, order)
-    write_whole(_place(app, source, catalog).with_suffix(QUICK), to_line(made))
+    write_object_file(_place(app, source, catalog).with_suffix(QUICK), profile_to_line(made))
     return made
 
 
@@ -81,7 +81,7 @@ def find_profile(app: App, source: Source) -> SourceProfile | None:
     return annotate(found, get_annotations(app, source)) if found is not None else None
 
 
-def find_sizes(app: App, source: Source) -> dict[str, Size]:
+def find_profiled_sizes(app: App, source: Source) -> dict[str, Size]:
     """Return rows and bytes of the tables from the locally cached profile; empty if none fits the current data."""
     profile = None
     with suppress(EtudeError):  # never fail a query because an estimate failed
@@ -92,10 +92,10 @@ def find_sizes(app: App, source: Source) -> dict[str, Size]:
     return {t.name: Size(t.rows, t.bytes) for t in tables if t.kind == "table" and t.rows is not None}
 
 
-def keep_profile(app: App, source: Source, catalog: Catalog, profile: SourceProfile) -> None:
+def cache_profile(app: App, source: Source, catalog: Catalog, profile: SourceProfile) -> None:
     """Cache a profile locally, replacing the previous one of the source."""
     place = _place(app, source, catalog)
-    write_whole(place, to_line(profile))
+    write_object_file(place, profile_to_line(profile))
     for old in place.parent.glob("*"):
         if old != place and old.suffix in (".json", QUICK):
             old.unlink(missing_ok=True)
@@ -111,30 +111,30 @@ def _kept_profile(place: Path) -> SourceProfile | None:
 
 def _stored_profile(app: App, source: Source, catalog: Catalog) -> SourceProfile | None:
     """Return the profile of the latest catalog in its default location if the data is unchanged."""
-    objects, root = open_root(app)
-    catalog_store = CatalogStore(objects, folder_of(app, source), root)
+    objects, root = open_catalog_root(app)
+    catalog_store = CatalogStore(objects, catalog_folder(app, source), root)
     # If the store is unavailable, the caller can still make the profile.
     with suppress(EtudeError, ValidationError):
         latest = catalog_store.latest()
-        if latest is not None and latest.tables is None and latest.data == data_fingerprint(catalog):
+        if latest is not None and latest.tables is None and latest.data == profiled_data_fingerprint(catalog):
             profile = from_json(catalog_store.read(latest, CATALOG))
-            keep_profile(app, source, catalog, profile)
+            cache_profile(app, source, catalog, profile)
             return profile
     return None
 
 
-def data_fingerprint(catalog: Catalog) -> str:
+def profiled_data_fingerprint(catalog: Catalog) -> str:
     """Return a hash that changes with the schema, and with the data if the source reports its changes cheaply."""
     tables = [(t.name, t.fingerprint, t.row_count if t.row_count_exact else None) for t in catalog.tables]
     return hashlib.sha256(json.dumps([catalog.fingerprint, tables]).encode()).hexdigest()[:32]
 
 
 def _place(app: App, source: Source, catalog: Catalog) -> Path:
-    return _folder(app, source) / f"{data_fingerprint(catalog)}.json"
+    return _folder(app, source) / f"{profiled_data_fingerprint(catalog)}.json"
 
 
 def _folder(app: App, source: Source) -> Path:
-    return app.settings.home / "profiles" / app.tenant / folder_of(app, source)
+    return app.settings.home / "profiles" / app.tenant / catalog_folder(app, source)
 
 
 # Annotations.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError
 
 from etude.entities import Entity
-from etude.learning.edits.decision import should_wake
+from etude.learning.edits.decision import is_surely_failing
 from etude.store.queue import Queue
 from etude.store.topics import Topics
 
@@ -45,7 +45,7 @@ class TestsCompleted(Entity):
     @property
     def wakes(self) -> bool:
         """True if the pass rate is below 80%, and surely so by its Wilson bound."""
-        return should_wake(self.passed, self.total)
+        return is_surely_failing(self.passed, self.total)
 
 
 class WakeHistory(Entity):
@@ -86,11 +86,11 @@ class WakeHistory(Entity):
 
 def summarise_outcomes(repo: str, outcomes: Iterable[TestOutcome], suite: str = "") -> TestsCompleted:
     """Return the event of these outcomes of tests."""
-    from etude.runtime.query import mask_values
+    from etude.runtime.query import mask_error_values
 
     ran = [o for o in outcomes if not o.skipped]
     failures = [o.failure for o in ran if not o.passed and o.failure is not None]
-    keys = Counter(mask_values(f"{f.error}: {f.message}".splitlines()[0])[:200] for f in failures)
+    keys = Counter(mask_error_values(f"{f.error}: {f.message}".splitlines()[0])[:200] for f in failures)
     times = sorted(o.seconds for o in ran)
     p95 = times[min(len(times) - 1, int(0.95 * len(times)))] if times else None
     return TestsCompleted(
@@ -103,12 +103,12 @@ def summarise_outcomes(repo: str, outcomes: Iterable[TestOutcome], suite: str = 
     )
 
 
-def publish(store: Store, event: TestsCompleted) -> None:
+def publish_tests_completed(store: Store, event: TestsCompleted) -> None:
     """Publish that a suite ran."""
     Topics(Queue(store)).publish(TOPIC, event.model_dump())
 
 
-def parse_event(body: Any) -> TestsCompleted | None:
+def parse_tests_completed(body: Any) -> TestsCompleted | None:
     """Return the event of a body; None if it is not one."""
     try:
         return TestsCompleted.model_validate(body)

@@ -67,7 +67,7 @@ class TestRecord:
     after: list[bool] = field(default_factory=list)
 
 
-def runs_needed(candidates: int) -> int:
+def runs_needed_to_decide(candidates: int) -> int:
     """Return the runs of each arm after which `candidates` tests can prove a fix by themselves.
 
     If an edit does nothing, all orders of its runs and those of the base are equally likely: the chance that all n
@@ -79,7 +79,7 @@ def runs_needed(candidates: int) -> int:
     return n
 
 
-def decide(
+def decide_edit(
     pairs: Iterable[OutcomePair], *, noisy: Iterable[str] = (), rounds: int = 0, most_rounds: int = ROUNDS
 ) -> EditDecision:
     """Decide about an edit by the pairs so far; `noisy` tests differ between runs with the same seed.
@@ -101,7 +101,7 @@ def decide(
         return _decision("reject", f"it breaks `{broken[0]}`, which always passed", test, fixed, broken)
     if test.log_e_worse >= ONE_IN_20:
         return _decision("reject", "it does worse on the same seeds", test, fixed)
-    proven = [n for n in fixed if len(records[n].after) >= runs_needed(len(failing))]
+    proven = [n for n in fixed if len(records[n].after) >= runs_needed_to_decide(len(failing))]
     if proven and test.losses == 0:
         return _decision("accept", f"`{proven[0]}` always failed, and always passes with it", test, fixed)
     if test.log_e >= ONE_IN_100:
@@ -124,12 +124,12 @@ def holdout_allows(pairs: Iterable[OutcomePair]) -> tuple[bool, float]:
     return bound > HOLDOUT_FLOOR or (test.losses == 0 and test.pairs > 0), bound
 
 
-def faster(ratios: Iterable[float], least: float = 0.05) -> PairedTest:
+def paired_speed_test(ratios: Iterable[float], least: float = 0.05) -> PairedTest:
     """Return the paired test of times: each ratio is time with the edit by time without; under 5% counts as equal."""
     return paired_test(0 if abs(math.log(r)) < -math.log(1 - least) else (1 if r < 1 else -1) for r in ratios)
 
 
-def should_wake(passed: int, runs: int) -> bool:
+def is_surely_failing(passed: int, runs: int) -> bool:
     """Return whether a pass rate is below 80%, and surely so by its Wilson bound."""
     return runs > 0 and passed / runs < WAKE_BELOW and wilson_interval(passed, runs)[1] < WAKE_BELOW
 

@@ -56,7 +56,7 @@ class Diagnosis:
             yield Proposal(proposer, rationale, hunks)
 
 
-def diagnose(workspace: Workspace, runs: Iterable[SuiteRun]) -> Diagnosis:
+def diagnose_suite(workspace: Workspace, runs: Iterable[SuiteRun]) -> Diagnosis:
     """Return the diagnosis of these runs."""
     counts: Counter[tuple[str, Failure]] = Counter()
     times: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Files of a folder, opened without following symbolic links: a link must not lead to other files of the host."""
+"""Files of a folder, read and replaced without following symbolic links, which could lead to other files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
-def open_parent(folder: Path, path: str) -> Iterator[tuple[int, str]]:
+def open_parent_folder(folder: Path, path: str) -> Iterator[tuple[int, str]]:
     """Open the folder of a file; yield its descriptor and the file's name. Raise `OSError` if a link is on the way."""
     *parents, name = PurePosixPath(path).parts
     if ".." in (*parents, name) or path.startswith("/"):
@@ -29,19 +29,19 @@ def open_parent(folder: Path, path: str) -> Iterator[tuple[int, str]]:
         os.close(at)
 
 
-def find_kind(folder: Path, path: str) -> str:
+def find_file_kind(folder: Path, path: str) -> str:
     """Return `file`, `link`, or nothing if it is something else, is missing, or is reached by a link."""
     try:
-        with open_parent(folder, path) as (at, name):
+        with open_parent_folder(folder, path) as (at, name):
             mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
     except OSError:
         return ""
     return "file" if stat.S_ISREG(mode) else "link" if stat.S_ISLNK(mode) else ""
 
 
-def read_bytes(folder: Path, path: str, most: int = -1) -> bytes:
+def read_file_bytes(folder: Path, path: str, most: int = -1) -> bytes:
     """Return the content of a regular file, or its first `most` bytes. Raise `OSError` if a link leads to it."""
-    with open_parent(folder, path) as (at, name):
+    with open_parent_folder(folder, path) as (at, name):
         # A pipe must not make this wait.
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
     with open(descriptor, "rb") as file:
@@ -50,26 +50,26 @@ def read_bytes(folder: Path, path: str, most: int = -1) -> bytes:
         return file.read(most)
 
 
-def read_text(folder: Path, path: str) -> str:
+def read_file_text(folder: Path, path: str) -> str:
     """Return the text of a file with its line ends as they are."""
-    return read_bytes(folder, path).decode("utf-8")
+    return read_file_bytes(folder, path).decode("utf-8")
 
 
-def read_link(folder: Path, path: str) -> str:
+def read_file_link(folder: Path, path: str) -> str:
     """Return where a symbolic link leads."""
-    with open_parent(folder, path) as (at, name):
+    with open_parent_folder(folder, path) as (at, name):
         return os.readlink(name, dir_fd=at)
 
 
-def find_status(folder: Path, path: str) -> os.stat_result:
+def read_file_status(folder: Path, path: str) -> os.stat_result:
     """Return the permissions and times of a file, not of a link's target."""
-    with open_parent(folder, path) as (at, name):
+    with open_parent_folder(folder, path) as (at, name):
         return os.stat(name, dir_fd=at, follow_symlinks=False)
 
 
-def replace_text(folder: Path, path: str, text: str) -> None:
+def replace_file_text(folder: Path, path: str, text: str) -> None:
     """Replace a regular file at once, keeping its mode. Raise `OSError` if it is a link or is reached by one."""
-    with open_parent(folder, path) as (at, name):
+    with open_parent_folder(folder, path) as (at, name):
         found = os.stat(name, dir_fd=at, follow_symlinks=False)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(f"`{path}` is not a file")

@@ -44,12 +44,12 @@ _WHO = {
 _CONFIG_FILES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 
 
-def is_git(folder: Path) -> bool:
+def is_git_folder(folder: Path) -> bool:
     """Return whether a folder is the top of a git repository."""
     return (folder / ".git").exists()
 
 
-def git(folder: Path, *arguments: str) -> str:
+def run_git(folder: Path, *arguments: str) -> str:
     """Run git in a folder and return its output. No setting of the repository or of the operator starts a program.
 
     Raise `Refused` if the repository has a setting that would.
@@ -60,9 +60,9 @@ def git(folder: Path, *arguments: str) -> str:
     return _run(folder, [*words, *arguments], own, arguments[0])
 
 
-def require_no_filter(folder: Path, paths: list[str]) -> None:
+def require_no_git_filter(folder: Path, paths: list[str]) -> None:
     """Raise `Refused` if one of these files has a filter: it would be committed without it."""
-    found = git(folder, "check-attr", "-z", "filter", "--", *paths).split("\0")
+    found = run_git(folder, "check-attr", "-z", "filter", "--", *paths).split("\0")
     for path, value in zip(found[0::3], found[2::3], strict=False):
         if value not in ("unspecified", "unset"):
             raise Refused(

@@ -17,10 +17,18 @@ from etude.errors import Invalid, LimitExceeded, NotFound, Refused
 from etude.ids import new_id
 from etude.learning.edits import merge as merging
 from etude.learning.edits.bandit import ProposerRecord, rank_proposers
-from etude.learning.edits.decision import ROUNDS, EditDecision, OutcomePair, Watch, decide, faster, holdout_allows
-from etude.learning.edits.diagnosis import Diagnosis, Proposal, diagnose
-from etude.learning.edits.git import is_git
-from etude.learning.edits.policy import check_policy
+from etude.learning.edits.decision import (
+    ROUNDS,
+    EditDecision,
+    OutcomePair,
+    Watch,
+    decide_edit,
+    holdout_allows,
+    paired_speed_test,
+)
+from etude.learning.edits.diagnosis import Diagnosis, Proposal, diagnose_suite
+from etude.learning.edits.git import is_git_folder
+from etude.learning.edits.policy import check_edit_policy
 from etude.learning.edits.suite import Suite, SuiteRun, TestOutcome
 from etude.learning.edits.workspace import Hunk, Workspace, open_workspace
 from etude.learning.evidence import ONE_IN_100, paired_test
@@ -147,7 +155,7 @@ class Learner:
         """Look at the suite, and keep up to `edits` edits that make it better."""
         started = time.monotonic()
         result = Learned(self.repo)
-        merging.require_clean(self.base.folder)
+        merging.require_clean_repository(self.base.folder)
         try:
             self._learn(result)
         except LimitExceeded as error:
@@ -199,7 +207,7 @@ class Learner:
         return [self._base_run(self.options.seed + n) for n in range(1, LOOKS + 1)]
 
     def _improve(self, runs: list[SuiteRun], result: Learned) -> StoredEdit | None:
-        diagnosis = diagnose(self.base, runs)
+        diagnosis = diagnose_suite(self.base, runs)
         if not diagnosis.failures:
             return self._speed_up(diagnosis, result)
         noisy = self._find_noise(runs)
@@ -247,7 +255,7 @@ class Learner:
     def _apply(self, proposal: Proposal, result: Learned) -> Workspace | None:
         """Apply a proposal: it must match, touch nothing protected, and use nothing that could reach its tests."""
         try:
-            return apply_checked(self.base, proposal.hunks)
+            return apply_allowed_edit(self.base, proposal.hunks)
         except Refused as error:
             if "not valid Python" not in error.message:
                 self._record(proposal, "refused", {"reason": error.message}, result)
@@ -273,7 +281,7 @@ class Learner:
                 if not tests:
                     break
                 after = self._run(workspace, run.seed, "screen", None, tests if self.suite.is_pytest else ())
-                wins += sum(p.sign > 0 for p in pair_runs(run, after) if p.test in tests)
+                wins += sum(p.sign > 0 for p in pair_suite_runs(run, after) if p.test in tests)
                 if number == 0 and (wins == 0 or after.problem):
                     break
             if wins:
@@ -286,22 +294,22 @@ class Learner:
 
     def _judge(self, proposal: Proposal, gain: float, noisy: set[str], result: Learned) -> StoredEdit | None:
         """Run the whole suite without and with the edit, on the same fresh seeds, until the pairs decide."""
-        workspace = apply_checked(self.base, proposal.hunks)
+        workspace = apply_allowed_edit(self.base, proposal.hunks)
         edit_id = new_id("edit")
         known_noisy = set(noisy)
         pairs: list[OutcomePair] = []
         # Enough seeds that an edit which helps as much as it seems to can be proven within the rounds.
         block = max(1, min(6, math.ceil(16 / max(gain, 0.2) / ROUNDS)))
         seed = self.options.seed + GATE_SEED + 1_000 * len(result.kept)
-        decision = decide(())
+        decision = decide_edit(())
         for number in range(1, ROUNDS + 1):
             for _ in range(block):
                 seed += 1
                 pairs += self._pair(workspace, seed, "gate", edit_id, known_noisy, pairs)
-                decision = decide(pairs, noisy=known_noisy)
+                decision = decide_edit(pairs, noisy=known_noisy)
                 if decision.verdict != "continue":
                     break
-            decision = decide(pairs, noisy=known_noisy, rounds=number)
+            decision = decide_edit(pairs, noisy=known_noisy, rounds=number)
             if decision.verdict != "continue":
                 break
         bound, holdout = 0.0, dict[str, Any]()
@@ -326,7 +334,7 @@ class Learner:
             # It counts as a failure of every test, and is not repeated.
             self._say(f"a run with the edit does not count: {after.problem}")
             return [OutcomePair(t, seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
-        pairs = pair_runs(before, after)
+        pairs = pair_suite_runs(before, after)
         passed_before = {p.test for p in pairs if p.before} - {p.test for p in earlier if not p.before}
         lost = [p.test for p in pairs if p.sign < 0 and p.test in passed_before - noisy]
         if lost:
@@ -366,14 +374,14 @@ class Learner:
         if decision.verdict != "accept":
             self._record(proposal, "dropped", facts, result, edit_id)
             return None
-        facts["patch"] = str(merging.write_patch(self.home, edit_id, self.base, workspace))
+        facts["patch"] = str(merging.write_edit_patch(self.home, edit_id, self.base, workspace))
         message = _commit_message(proposal, edit_id, facts)
         if self.options.propose_only:
-            if is_git(self.base.folder):
-                facts["commit"] = merging.commit_on_branch(self.base.folder, edit_id, workspace.changes, message)
-                facts["branch"] = merging.branch_name(edit_id)
+            if is_git_folder(self.base.folder):
+                facts["commit"] = merging.commit_edit_on_branch(self.base.folder, edit_id, workspace.changes, message)
+                facts["branch"] = merging.edit_branch_name(edit_id)
             return self._record(proposal, "proposed", facts, result, edit_id)
-        facts["commit"] = merging.merge(self.home, edit_id, self.base, workspace, message)
+        facts["commit"] = merging.merge_edit(self.home, edit_id, self.base, workspace, message)
         return self._record(proposal, "merged", facts, result, edit_id)
 
     def _record(
@@ -418,7 +426,7 @@ class Learner:
                 if any(p.sign < 0 for p in pairs):
                     decision = EditDecision("reject", "it breaks a test")
                     break
-                test = faster(ratios)
+                test = paired_speed_test(ratios)
                 if test.log_e >= ONE_IN_100:
                     decision = EditDecision("accept", f"faster in {test.wins} of {len(ratios)} runs", test.log_e)
                     break
@@ -441,7 +449,7 @@ class Learner:
             raise Invalid(f"Edit `{edit.id}` is {edit.status}.", hint="Only merged edits are watched.")
         hunks = [Hunk(**hunk) for hunk in edit.body["hunks"]]
         after = open_workspace(Path(edit.repo), self.suite.words)
-        before = after.apply(undo(hunks))
+        before = after.apply(reverse_hunks(hunks))
         seen = edit.body.get("watch", {"runs": 0, "wins": 0, "losses": 0})
         watch = Watch(WATCHED, paired_test([1] * seen["wins"] + [-1] * seen["losses"]))
         done = 0
@@ -449,7 +457,7 @@ class Learner:
             seed = self.options.seed + WATCH_SEED + seen["runs"] + done
             old, new = self._run(before, seed, "watch", None), self._run(after, seed, "watch", edit.id)
             done += 2
-            pairs = pair_runs(old, new)
+            pairs = pair_suite_runs(old, new)
             worse = watch.add(pairs) == "revert" or self._is_lost(pairs, before, after, seed, edit.id)
             facts = {"runs": seen["runs"] + done, "wins": watch.test.wins, "losses": watch.test.losses}
             edit = update_edit(self.edits, edit, edit.status, {"watch": facts})
@@ -468,7 +476,7 @@ class Learner:
             if not lost:
                 return False
             old, new = self._run(before, seed, "same seed", None), self._run(after, seed, "same seed", edit_id)
-            lost &= {p.test for p in pair_runs(old, new) if p.sign < 0}
+            lost &= {p.test for p in pair_suite_runs(old, new) if p.sign < 0}
         return bool(lost)
 
 
@@ -486,10 +494,10 @@ def revert_edit(edits: StoredEdits, home: Path, edit_id: str, reason: str) -> St
         raise Invalid(f"Edit `{edit.id}` is {edit.status}.", hint="Only merged edits can be reverted.")
     if not Path(edit.repo).is_dir():
         raise NotFound(
-            f"`{edit.repo}` is gone.", hint=f"The files before the edit: {merging.backup_of(home, edit.id)}."
+            f"`{edit.repo}` is gone.", hint=f"The files before the edit: {merging.edit_backup_folder(home, edit.id)}."
         )
     hunks = [Hunk(**hunk) for hunk in edit.body["hunks"]]
-    merging.revert(home, edit.id, Path(edit.repo), edit.body.get("commit"), hunks)
+    merging.revert_merged_edit(home, edit.id, Path(edit.repo), edit.body.get("commit"), hunks)
     return update_edit(edits, edit, "reverted", {"reverted": reason, "reverted_at": datetime.now(UTC).isoformat()})
 
 
@@ -500,21 +508,21 @@ def update_edit(edits: StoredEdits, edit: StoredEdit, status: EditStatus, facts:
     return made
 
 
-def apply_checked(base: Workspace, hunks: Sequence[Hunk]) -> Workspace:
+def apply_allowed_edit(base: Workspace, hunks: Sequence[Hunk]) -> Workspace:
     """Return the workspace with an edit, or raise `Refused` if the edit is not allowed or not valid Python."""
     changed = base.apply(hunks)
     for path, text in changed.changes.items():
         if base.changes.get(path) != text:
-            check_policy(path, base.read(path), text)
+            check_edit_policy(path, base.read(path), text)
     return changed
 
 
-def undo(hunks: Sequence[Hunk]) -> list[Hunk]:
+def reverse_hunks(hunks: Sequence[Hunk]) -> list[Hunk]:
     """Return the replacements that undo others."""
     return [Hunk(path=h.path, old=h.new, new=h.old) for h in reversed(hunks)]
 
 
-def pair_runs(before: SuiteRun, after: SuiteRun) -> list[OutcomePair]:
+def pair_suite_runs(before: SuiteRun, after: SuiteRun) -> list[OutcomePair]:
     """Return the outcomes of each test in both runs. A test that is missing or skipped with the edit has failed."""
     if after.problem:
         return [OutcomePair(t, before.seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]

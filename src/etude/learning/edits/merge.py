@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from etude.errors import Conflict, NotFound
-from etude.learning.edits.files import find_status, read_text, replace_text
-from etude.learning.edits.git import git, is_git, require_no_filter
+from etude.learning.edits.files import read_file_status, read_file_text, replace_file_text
+from etude.learning.edits.git import is_git_folder, require_no_git_filter, run_git
 from etude.learning.edits.workspace import Hunk, Workspace
 
 
-def require_clean(folder: Path) -> None:
+def require_clean_repository(folder: Path) -> None:
     """Raise `Conflict` if a git repository has uncommitted changes, or is in the middle of something."""
-    if not is_git(folder):
+    if not is_git_folder(folder):
         return
-    changed = git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all").strip()
+    changed = run_git(folder, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all").strip()
     if changed:
         raise Conflict(
             f"`{folder}` has uncommitted changes: {changed.splitlines()[0].strip()}.",
@@ -24,7 +24,7 @@ def require_clean(folder: Path) -> None:
         )
 
 
-def write_patch(home: Path, edit_id: str, before: Workspace, after: Workspace) -> Path:
+def write_edit_patch(home: Path, edit_id: str, before: Workspace, after: Workspace) -> Path:
     """Write an edit as a patch file, and return its path."""
     import difflib
 
@@ -38,30 +38,30 @@ def write_patch(home: Path, edit_id: str, before: Workspace, after: Workspace) -
     return place
 
 
-def commit_on_branch(folder: Path, edit_id: str, changes: Mapping[str, str], message: str) -> str:
+def commit_edit_on_branch(folder: Path, edit_id: str, changes: Mapping[str, str], message: str) -> str:
     """Commit an edit on a branch of its own, in a worktree of its own; return the commit."""
-    require_no_filter(folder, list(changes))
-    head = git(folder, "rev-parse", "HEAD").strip()
+    require_no_git_filter(folder, list(changes))
+    head = run_git(folder, "rev-parse", "HEAD").strip()
     with tempfile.TemporaryDirectory(prefix="etude-edit-") as name:
         place = Path(name, "tree")
-        git(folder, "worktree", "add", "--detach", "--quiet", str(place), head)
+        run_git(folder, "worktree", "add", "--detach", "--quiet", str(place), head)
         try:
             _write(place, changes)
-            git(place, "add", "--", *changes)
-            git(place, "commit", "--quiet", "--no-verify", "-m", message)
-            commit = git(place, "rev-parse", "HEAD").strip()
+            run_git(place, "add", "--", *changes)
+            run_git(place, "commit", "--quiet", "--no-verify", "-m", message)
+            commit = run_git(place, "rev-parse", "HEAD").strip()
         finally:
-            git(folder, "worktree", "remove", "--force", str(place))
-    git(folder, "branch", "--force", branch_name(edit_id), commit)
+            run_git(folder, "worktree", "remove", "--force", str(place))
+    run_git(folder, "branch", "--force", edit_branch_name(edit_id), commit)
     return commit
 
 
-def branch_name(edit_id: str) -> str:
+def edit_branch_name(edit_id: str) -> str:
     """Return the branch of an edit."""
     return f"etude/{edit_id}"
 
 
-def merge(home: Path, edit_id: str, before: Workspace, after: Workspace, message: str) -> str | None:
+def merge_edit(home: Path, edit_id: str, before: Workspace, after: Workspace, message: str) -> str | None:
     """Write an edit to its folder; return its commit, or None if the folder is not a git repository.
 
     The files must still be as they were when the edit was tried.
@@ -71,24 +71,24 @@ def merge(home: Path, edit_id: str, before: Workspace, after: Workspace, message
     for path in after.changes:
         if _read(folder, path) != before.read(path):
             raise Conflict(f"`{path}` changed while the edit was tried.", hint="Run `etude learn once` again.")
-    if not is_git(folder):
+    if not is_git_folder(folder):
         _write(folder, after.changes)
         return None
-    require_clean(folder)
-    commit = commit_on_branch(folder, edit_id, after.changes, message)
-    git(folder, "merge", "--ff-only", "--quiet", "--no-stat", "--no-verify-signatures", commit)
-    git(folder, "branch", "-D", branch_name(edit_id))
+    require_clean_repository(folder)
+    commit = commit_edit_on_branch(folder, edit_id, after.changes, message)
+    run_git(folder, "merge", "--ff-only", "--quiet", "--no-stat", "--no-verify-signatures", commit)
+    run_git(folder, "branch", "-D", edit_branch_name(edit_id))
     return commit
 
 
-def revert(home: Path, edit_id: str, folder: Path, commit: str | None, hunks: Sequence[Hunk]) -> None:
+def revert_merged_edit(home: Path, edit_id: str, folder: Path, commit: str | None, hunks: Sequence[Hunk]) -> None:
     """Take a merged edit back. Raise `Conflict` if the same lines were changed since."""
-    if commit is not None and is_git(folder):
-        require_clean(folder)
+    if commit is not None and is_git_folder(folder):
+        require_clean_repository(folder)
         try:
-            git(folder, "revert", "--no-edit", commit)
+            run_git(folder, "revert", "--no-edit", commit)
         except Conflict:
-            git(folder, "revert", "--abort")
+            run_git(folder, "revert", "--abort")
             raise Conflict(
                 f"Edit `{edit_id}` cannot be reverted: the same lines were changed since.",
                 hint=f"Its patch and the files before it are in `{_folder(home, edit_id)}`.",
@@ -106,7 +106,7 @@ def revert(home: Path, edit_id: str, folder: Path, commit: str | None, hunks: Se
     _write(folder, changes)
 
 
-def backup_of(home: Path, edit_id: str) -> Path:
+def edit_backup_folder(home: Path, edit_id: str) -> Path:
     """Return the folder with the files as they were before an edit."""
     place = _folder(home, edit_id) / "before"
     if not place.is_dir():
@@ -119,7 +119,7 @@ def _back_up(home: Path, edit_id: str, before: Workspace, changes: Mapping[str, 
     for path in changes:
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_text(_read(before.folder, path), encoding="utf-8", newline="")
-        (place / path).chmod(find_status(before.folder, path).st_mode & 0o7777)
+        (place / path).chmod(read_file_status(before.folder, path).st_mode & 0o7777)
 
 
 def _folder(home: Path, edit_id: str) -> Path:
@@ -130,7 +130,7 @@ def _folder(home: Path, edit_id: str) -> Path:
 
 def _read(folder: Path, path: str) -> str:
     try:
-        return read_text(folder, path)
+        return read_file_text(folder, path)
     except (OSError, UnicodeDecodeError):
         raise _not_a_file(path) from None
 
@@ -139,7 +139,7 @@ def _write(folder: Path, changes: Mapping[str, str]) -> None:
     """Replace files, each at once, keeping their modes."""
     for path, text in changes.items():
         try:
-            replace_text(folder, path, text)
+            replace_file_text(folder, path, text)
         except OSError:
             raise _not_a_file(path) from None
 

@@ -45,7 +45,7 @@ _TEXTS = (".md", ".txt", ".sql", ".j2", ".yaml", ".yml", ".json")
 """Files besides Python that an edit may change: prompts, playbooks, queries and their values."""
 
 
-def check_policy(path: str, old: str, new: str) -> None:
+def check_edit_policy(path: str, old: str, new: str) -> None:
     """Raise `Refused` if the new text of a file uses something that an edit may not use."""
     if path.endswith(_TEXTS):
         return

@@ -85,7 +85,7 @@ class _Replacement(cst.CSTTransformer):
         return self._new if original_node is self._target else updated_node
 
 
-def parse(text: str) -> SourceTree | None:
+def parse_python(text: str) -> SourceTree | None:
     """Parse a file; None if it is not valid Python."""
     try:
         wrapper = MetadataWrapper(cst.parse_module(text))
@@ -115,6 +115,6 @@ def add_import(text: str, statement: str) -> str:
     return module.with_changes(body=[*module.body[:position], made, *module.body[position:]]).code
 
 
-def indent(text: str, by: int) -> str:
+def indent_code(text: str, by: int) -> str:
     """Indent the lines of a text by some levels."""
     return textwrap.indent(text.rstrip("\n"), "    " * by)

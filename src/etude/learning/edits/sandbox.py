@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from etude.errors import SandboxError
-from etude.learning.edits.files import read_bytes
+from etude.learning.edits.files import read_file_bytes
 from etude.sessions import isolation
 
 OUTPUT = 1 << 20
@@ -31,7 +31,10 @@ MESSAGES = 64 << 20
 """The most bytes of messages; a program that sends more is ended."""
 RESULT = 16 << 20
 """The most bytes of the file that is read when a program ends."""
-_START = "import sys; sys.path[:] = {path!r}; from etude.learning.edits.sandbox import main; main()"
+_START = (
+    "import sys; sys.path[:] = {path!r}; from etude.learning.edits.sandbox import run_inside_sandbox; "
+    "run_inside_sandbox()"
+)
 _SETTINGS = ("alternatives", "chromium", "chromium.d", "firefox", "ssl/certs", "mime.types", "nsswitch.conf", "java")
 """What programs read below /etc, besides fonts and the time zone: nothing there is a secret."""
 _TMP = "/tmp"  # noqa: S108 - inside the sandbox it is a file system of its own
@@ -83,9 +86,9 @@ class Ended:
     """The content of the file that `result` of the program names, at most `RESULT + 1` bytes; None if there is none."""
 
 
-def run_program(program: Program) -> Ended:
+def run_program_in_sandbox(program: Program) -> Ended:
     """Run a program in a sandbox and wait for its end."""
-    level, missing = isolation.probe()
+    level, missing = isolation.probe_isolation()
     if level < 3:
         raise SandboxError(
             f"A test suite needs isolation level 3; here it is level {level}.", hint=f"Missing: {'; '.join(missing)}."
@@ -206,7 +209,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 # -- inside
 
 
-def main() -> NoReturn:
+def run_inside_sandbox() -> NoReturn:
     """Enter the sandbox, run the program, and exit with its code."""
     config = json.loads(sys.stdin.buffer.read())
     try:
@@ -228,12 +231,12 @@ def _enter_namespaces(config: dict[str, Any]) -> None:
     extra = (copy, {_TMP: config["scratch"], "/dev/shm": config["scratch"]})  # noqa: S108
     spaces = isolation.NEWPID | isolation.NEWNET | isolation.NEWIPC | isolation.NEWUTS | isolation.NEWCGROUP
     if as_root:
-        isolation.unshare(isolation.NEWNS)
-        isolation.build_root(*root, False, *extra)
+        isolation.enter_namespaces(isolation.NEWNS)
+        isolation.build_private_root(*root, False, *extra)
         isolation.become_nobody()
         isolation.die_with_parent(parent=config["host"])  # a change of the user id resets that
         uid = gid = isolation.NOBODY
-    isolation.unshare(isolation.NEWUSER | isolation.NEWNS | spaces)
+    isolation.enter_namespaces(isolation.NEWUSER | isolation.NEWNS | spaces)
     isolation.map_ids(0, uid, gid)
     child = os.fork()
     if child:
@@ -242,11 +245,11 @@ def _enter_namespaces(config: dict[str, Any]) -> None:
         os._exit(code if code >= 0 else 128 - code)
     isolation.die_with_parent()
     if not as_root:
-        isolation.build_root(*root, True, *extra)
+        isolation.build_private_root(*root, True, *extra)
     else:
-        isolation.mount_processes()
+        isolation.mount_proc()
     isolation.raise_loopback()
-    isolation.unshare(isolation.NEWUSER)
+    isolation.enter_namespaces(isolation.NEWUSER)
     isolation.map_ids(isolation.INSIDE_UID, 0, 0)
 
 
@@ -282,7 +285,7 @@ def _send_result(config: dict[str, Any]) -> None:
     """Send the file that the host asked for, if it is a regular file."""
     with contextlib.suppress(OSError):
         if config["result"]:
-            content = read_bytes(Path(config["folder"]), config["result"], RESULT + 1)
+            content = read_file_bytes(Path(config["folder"]), config["result"], RESULT + 1)
             with open(config["results"], "wb") as channel:
                 channel.write(b"+" + content)
 
@@ -309,7 +312,7 @@ def _become_program(config: dict[str, Any], key: int) -> NoReturn:
         }
         for number in (signal.SIGPIPE, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        isolation.apply_filter(isolation.build_program_filter())
+        isolation.apply_seccomp_filter(isolation.build_program_seccomp_filter())
         os.execvpe(config["command"][0], config["command"], environment)  # noqa: S606 - it is confined
     except OSError as error:
         os.write(2, f"{config['command'][0]}: {error.strerror or error}\n".encode())

@@ -21,7 +21,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from etude.errors import Invalid, Refused
-from etude.learning.edits.sandbox import MESSAGES, RESULT, Program, ProgramLimits, run_program
+from etude.learning.edits.sandbox import MESSAGES, RESULT, Program, ProgramLimits, run_program_in_sandbox
 from etude.learning.edits.workspace import RESULT_FILE, Workspace
 
 JUNIT = "{junit}"
@@ -136,15 +136,15 @@ class Suite:
                 key=key if self.is_pytest else "",
                 limits=self.limits,
             )
-            ended = run_program(program)
+            ended = run_program_in_sandbox(program)
         if self.is_pytest:
-            run = read_reports(ended.messages, key, seed, str(workspace.folder))
+            run = read_suite_reports(ended.messages, key, seed, str(workspace.folder))
         elif ended.result is None:
             run = SuiteRun(seed, {}, 0.0, problem="the command wrote no JUnit XML")
         elif len(ended.result) > RESULT:
             run = SuiteRun(seed, {}, 0.0, problem=f"it wrote more than {RESULT >> 20} MiB of JUnit XML")
         else:
-            run = SuiteRun(seed, read_junit(ended.result.decode("utf-8", "replace"), str(workspace.folder)), 0.0)
+            run = SuiteRun(seed, read_suite_junit(ended.result.decode("utf-8", "replace"), str(workspace.folder)), 0.0)
         problem = run.problem
         if ended.timed_out:
             problem = f"it took longer than {self.limits.wall_s:g} s"
@@ -185,7 +185,7 @@ def _write_kit(folder: Path) -> Path:
     return folder
 
 
-def read_reports(messages: bytes, key: str, seed: int, root: str) -> SuiteRun:
+def read_suite_reports(messages: bytes, key: str, seed: int, root: str) -> SuiteRun:
     """Read the signed reports of a run of pytest. A run whose reports are not in order does not count."""
     reports = _Reports(root)
     for expected, line in enumerate(io.BytesIO(messages)):
@@ -267,7 +267,7 @@ def _relative(path: str, root: str) -> str:
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)|^(\S+\.py):(\d+): ', re.MULTILINE)
 
 
-def read_junit(text: str, root: str = "") -> dict[str, TestOutcome]:
+def read_suite_junit(text: str, root: str = "") -> dict[str, TestOutcome]:
     """Read the outcomes of tests from JUnit XML."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise Refused("The JUnit XML has a document type.", hint="Write JUnit XML without `<!DOCTYPE`.")

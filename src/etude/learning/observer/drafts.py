@@ -15,7 +15,7 @@ from pathlib import Path
 from etude.learning.observer.operations import Operation
 from etude.learning.playbooks.library import DRAFTS
 from etude.playbook import read_playbooks
-from etude.tools.table_ranking import words
+from etude.tools.table_ranking import ranking_words
 
 ENOUGH = 3
 """Successes of the same kind that make a draft."""
@@ -114,7 +114,7 @@ def _draft(
 
 def _triggers(questions: Sequence[str], group: Sequence[Operation]) -> tuple[str, ...]:
     """Return the words that all questions share; without any, the tables of the queries."""
-    shared = set.intersection(*(set(words(q)) for q in questions)) if questions else set[str]()
+    shared = set.intersection(*(set(ranking_words(q)) for q in questions)) if questions else set[str]()
     tables = {name.rpartition(".")[2].lower() for o in group for name in _TABLE.findall(o.input)}
     safe = (word for word in sorted(shared or tables) if _NAME.sub("", word) == word and len(word) > 2)
     return tuple(safe)[:TRIGGERS]

@@ -32,7 +32,7 @@ _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 Diagnose = Callable[[Iterable[Finding]], None]
 
 
-def diagnose_with(open_model: Callable[[], Model], store: Store, cancel: Cancellation | None = None) -> Diagnose:
+def diagnose_with_model(open_model: Callable[[], Model], store: Store, cancel: Cancellation | None = None) -> Diagnose:
     """Return a function that asks a model about findings that no rule explains, and keeps its replies.
 
     A model that does not answer, or not in the form asked for, changes nothing.
@@ -45,7 +45,7 @@ def diagnose_with(open_model: Callable[[], Model], store: Store, cancel: Cancell
         for finding in unknown[:MOST]:
             try:
                 model = open_model()
-                told = ask_model(model, finding, cancel or Cancellation())
+                told = ask_model_for_diagnosis(model, finding, cancel or Cancellation())
             except EtudeError as error:
                 logging.getLogger("etude").warning("no model could diagnose a failure: %s", error.message)
                 return
@@ -55,7 +55,7 @@ def diagnose_with(open_model: Callable[[], Model], store: Store, cancel: Cancell
     return diagnose
 
 
-def ask_model(model: Model, finding: Finding, cancel: Cancellation) -> tuple[str, str] | None:
+def ask_model_for_diagnosis(model: Model, finding: Finding, cancel: Cancellation) -> tuple[str, str] | None:
     """Return what a model says about a finding: diagnosis and suggestion; None if its reply is not in that form."""
     facts = {
         "operation": finding.kind,

@@ -64,7 +64,7 @@ class OperationObserver:
         return new
 
 
-def observe(store: Store, home: Path, diagnose: Diagnose | None = None) -> OperationObserver:
+def observe_once(store: Store, home: Path, diagnose: Diagnose | None = None) -> OperationObserver:
     """Return the observer of a store's tenant."""
     told = StoredDiagnoses(store).all
     return OperationObserver(lambda: read_operations(store), home, store.tenant, told, diagnose)
@@ -90,7 +90,7 @@ def observing(
         for (tenant,) in store._read(_TENANTS):
             if tenant not in observers:
                 scoped = store.scoped(tenant)
-                observers[tenant] = observe(scoped, home, diagnose_for(scoped))
+                observers[tenant] = observe_once(scoped, home, diagnose_for(scoped))
             for f in observers[tenant].cycle():
                 told = (tenant, f.count, f.of, f.kind, f.diagnosis, f.suggestion)
                 log.warning("tenant %s: %d of %d operations `%s` failed alike: %s %s", *told)
@@ -111,6 +111,6 @@ def observing(
         thread.join(10)
 
 
-def as_json(finding: Finding) -> dict[str, Any]:
+def finding_as_json(finding: Finding) -> dict[str, Any]:
     """Return a finding as JSON."""
     return asdict(finding) | {"first_at": finding.first_at.isoformat(), "last_at": finding.last_at.isoformat()}

@@ -139,9 +139,9 @@ def _reports(store: Store, after: datetime) -> Iterator[Operation]:
 
 
 def _mask(text: object) -> str:
-    from etude.runtime.query import mask_values
+    from etude.runtime.query import mask_error_values
 
-    return mask_values(str(text))[:200]
+    return mask_error_values(str(text))[:200]
 
 
 def _time(value: str | datetime) -> datetime:

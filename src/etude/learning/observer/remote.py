@@ -18,7 +18,7 @@ DETAILED = 50
 """Failed runs whose steps are read as well."""
 
 
-def read_remote(url: str, key: str, since: timedelta = timedelta(days=1)) -> list[Operation]:
+def read_remote_operations(url: str, key: str, since: timedelta = timedelta(days=1)) -> list[Operation]:
     """Return the newest runs of a server as operations, and the failed steps of the newest failed runs."""
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise Invalid(f"`{url}` is not a URL of a server.", hint="Write `https://host` or `http://host:port`.")

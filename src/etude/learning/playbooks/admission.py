@@ -6,15 +6,15 @@ is the bar for being tried; whether it helps is then measured by the coin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from etude.entities import RunFilter
 from etude.errors import Invalid, NotFound
-from etude.learning.playbooks.lesson_state import ReplayTrial, admit
-from etude.learning.playbooks.library import DraftFile, flip
-from etude.playbook import parse_metadata
+from etude.learning.playbooks.lesson_state import ReplayTrial
+from etude.learning.playbooks.library import DraftFile, flip_lesson_coin
+from etude.playbook import parse_playbook_metadata
 
 if TYPE_CHECKING:
     from etude.entities import Run
@@ -76,12 +76,12 @@ def try_draft(
     # If it helps none of its own runs, the others need not be asked.
     helps = any(t.improves for t in trials)
     passing = [_compare(n, run, draft.text, replay, say) for n, run in enumerate(others)] if helps else []
-    return Admission(admit(trials, passing), tuple(trials), tuple(passing))
+    return Admission(reason_against_admission(trials, passing), tuple(trials), tuple(passing))
 
 
 def _origins(store: Store, draft: DraftFile) -> list[Run]:
     found = []
-    for run_id in parse_metadata(draft.text).get("runs") or ():
+    for run_id in parse_playbook_metadata(draft.text).get("runs") or ():
         try:
             run = store.run(str(run_id))
         except NotFound:
@@ -103,7 +103,7 @@ def _others(store: Store, origins: Sequence[Run]) -> list[Run]:
     listed = store.runs(RunFilter(kind="ask", status="succeeded", source=origins[0].source), LOOKED).items
     texts = {run.text: run.id for run in listed if run.text not in asked}
     found: list[Run] = []
-    for run_id in sorted(texts.values(), key=lambda run_id: flip("admission", run_id)):
+    for run_id in sorted(texts.values(), key=lambda run_id: flip_lesson_coin("admission", run_id)):
         run = store.run(run_id)
         if run.model != "offline":
             found.append(run)
@@ -120,3 +120,20 @@ def _compare(seed: int, run: Run, text: str, replay: Replay, say: Callable[[str]
     outcome = {True: "succeeds", False: "fails"}
     say(f"{run.text[:80]}: {outcome[trial.before]} without, {outcome[trial.after]} with it")
     return trial
+
+
+def reason_against_admission(origin: Iterable[ReplayTrial], passing: Iterable[ReplayTrial]) -> str | None:
+    """Return None if a draft may enter probation, otherwise the reason why not.
+
+    The run that it came from must improve on at least 2 seeds, and at least 5 passing runs must still pass.
+    """
+    trials, samples = list(origin), list(passing)
+    improved = {t.seed for t in trials if t.improves}
+    if len(improved) < 2:
+        return f"it improves the run that it came from on {len(improved)} seeds; 2 are needed"
+    broken = sum(t.before and not t.after for t in [*trials, *samples])
+    if broken:
+        return f"it breaks {broken} of {len(trials) + len(samples)} replayed runs"
+    if sum(t.before for t in samples) < 5:
+        return f"only {sum(t.before for t in samples)} passing runs were replayed with it; 5 are needed"
+    return None

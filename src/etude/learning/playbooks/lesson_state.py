@@ -12,9 +12,9 @@ from etude.learning.evidence import (
     Arm,
     CoinEvent,
     CoinTest,
-    discoveries,
     effect_interval,
     probability_of_harm,
+    select_discoveries,
 )
 
 LessonState = Literal["draft", "probation", "active", "quarantined", "retired"]
@@ -55,7 +55,7 @@ class Standing:
         return effect_interval(self.shown, self.withheld)
 
 
-def show_probability(standing: Standing) -> float:
+def lesson_show_probability(standing: Standing) -> float:
     """Return the probability with which an eligible lesson is shown now."""
     match standing.state:
         case "active":
@@ -88,7 +88,7 @@ class LessonRecord:
         return self.standing
 
 
-def fold_events(events: Iterable[CoinEvent], state: LessonState = "probation") -> Standing:
+def fold_coin_events(events: Iterable[CoinEvent], state: LessonState = "probation") -> Standing:
     """Return the standing of a lesson after its events."""
     record = LessonRecord(state)
     for event in events:
@@ -118,12 +118,12 @@ def _is_likely(p_harm: float | None) -> bool:
     return p_harm is not None and p_harm > LIKELY
 
 
-def promotable(standings: Mapping[str, Standing]) -> set[str]:
+def promotable_lessons(standings: Mapping[str, Standing]) -> set[str]:
     """Return the lessons of a library that may be called helpful together: with more lessons, each needs more."""
-    return discoveries({name: s.log_e_help for name, s in standings.items() if s.state != "draft"})
+    return select_discoveries({name: s.log_e_help for name, s in standings.items() if s.state != "draft"})
 
 
-def sample_benefit(standing: Standing, chance: random.Random) -> float:
+def sample_lesson_benefit(standing: Standing, chance: random.Random) -> float:
     """Return a sample of the difference that showing a lesson makes, from its posterior (Thompson sampling)."""
     shown, withheld = (
         chance.betavariate(arm.successes + 1, arm.runs - arm.successes + 1)
@@ -132,7 +132,7 @@ def sample_benefit(standing: Standing, chance: random.Random) -> float:
     return shown - withheld
 
 
-def over_cap(standings: Mapping[str, Standing], sources: Mapping[str, str]) -> set[str]:
+def lessons_over_cap(standings: Mapping[str, Standing], sources: Mapping[str, str]) -> set[str]:
     """Return the lessons that a library has no room for: those with the lowest posterior benefit leave.
 
     Among equals the one with the most events leaves, because those with few may only lack evidence.
@@ -165,20 +165,3 @@ class ReplayTrial:
         if not self.before:
             return self.after
         return self.after and self.steps_before > 0 and self.steps_after <= 0.9 * self.steps_before
-
-
-def admit(origin: Iterable[ReplayTrial], passing: Iterable[ReplayTrial]) -> str | None:
-    """Return None if a draft may enter probation, otherwise the reason why not.
-
-    The run that it came from must improve on at least 2 seeds, and at least 5 passing runs must still pass.
-    """
-    trials, samples = list(origin), list(passing)
-    improved = {t.seed for t in trials if t.improves}
-    if len(improved) < 2:
-        return f"it improves the run that it came from on {len(improved)} seeds; 2 are needed"
-    broken = sum(t.before and not t.after for t in [*trials, *samples])
-    if broken:
-        return f"it breaks {broken} of {len(trials) + len(samples)} replayed runs"
-    if sum(t.before for t in samples) < 5:
-        return f"only {sum(t.before for t in samples)} passing runs were replayed with it; 5 are needed"
-    return None

@@ -25,15 +25,15 @@ from etude.learning.evidence import CoinEvent
 from etude.learning.playbooks.lesson_state import (
     MOST_OF_SOURCE,
     Standing,
-    fold_events,
-    over_cap,
-    promotable,
-    sample_benefit,
-    show_probability,
+    fold_coin_events,
+    lesson_show_probability,
+    lessons_over_cap,
+    promotable_lessons,
+    sample_lesson_benefit,
 )
-from etude.playbook import LARGEST, Definition, Playbook, find_definitions, parse_metadata, parse_playbook
+from etude.playbook import LARGEST, Definition, Playbook, find_definitions, parse_playbook, parse_playbook_metadata
 from etude.store.lessons import Exposure, LessonChange, StoredLessons
-from etude.tools.table_ranking import words
+from etude.tools.table_ranking import ranking_words
 
 if TYPE_CHECKING:
     from etude.store.base import Store
@@ -219,13 +219,13 @@ class PlaybookLibrary:
         key = lesson.name, lesson.version
         known = self._known.get(key)
         if known is None or known[0] != len(exposures):
-            standing = fold_events(CoinEvent(e.q, e.shown, e.success, e.family) for e in exposures)
+            standing = fold_coin_events(CoinEvent(e.q, e.shown, e.success, e.family) for e in exposures)
             self._known[key] = known = (len(exposures), standing)
         return known[1]
 
     def _proven(self, lessons: Sequence[Lesson]) -> set[str]:
         """Return the playbooks whose benefit is proven in view of how many there are."""
-        return promotable({lesson.name: self._measured(lesson) for lesson in lessons})
+        return promotable_lessons({lesson.name: self._measured(lesson) for lesson in lessons})
 
     def _crowded(self, lessons: Sequence[Lesson]) -> frozenset[str]:
         """Return the playbooks that the library has no room for. Those that are pinned need no room."""
@@ -237,7 +237,7 @@ class PlaybookLibrary:
         if versions != now or time.monotonic() - at > CROWD_S:
             standings = {lesson.name: self._measured(lesson) for lesson in lessons}
             alive = {name: s for name, s in standings.items() if s.state != "retired"}
-            crowded = frozenset(over_cap(alive, {lesson.name: lesson.source or "" for lesson in lessons}))
+            crowded = frozenset(lessons_over_cap(alive, {lesson.name: lesson.source or "" for lesson in lessons}))
             self._crowd = time.monotonic(), now, crowded
         return crowded
 
@@ -281,7 +281,9 @@ class PlaybookLibrary:
     def retire(self, name: str, reason: str = "somebody asked for it") -> LessonEntry:
         """Never show this version again. The file stays; an edit of it is a new version."""
         lesson = self.entry(name).lesson
-        if "pinned" in parse_metadata((lesson.folder / "SKILL.md").read_text(encoding="utf-8", errors="replace")):
+        if "pinned" in parse_playbook_metadata(
+            (lesson.folder / "SKILL.md").read_text(encoding="utf-8", errors="replace")
+        ):
             raise Conflict(f"The file of `{name}` pins it.", hint="Remove `pinned` from its metadata.")
         self._lessons.add_change(lesson.name, lesson.version, "retired", reason, "")
         return self.entry(name)
@@ -341,8 +343,8 @@ class PlaybookLibrary:
         shown = []
         for candidate in self._candidates(question, source, run_id):
             lesson = candidate.lesson
-            q = 1.0 if lesson.pinned else show_probability(candidate.standing)
-            shows = flip(run_id, lesson.name, lesson.version) < q
+            q = 1.0 if lesson.pinned else lesson_show_probability(candidate.standing)
+            shows = flip_lesson_coin(run_id, lesson.name, lesson.version) < q
             if not lesson.pinned:
                 self._lessons.add_event(lesson.name, lesson.version, run_id, source or "", q, shows, candidate.why)
             if shows:
@@ -351,21 +353,21 @@ class PlaybookLibrary:
 
     def _candidates(self, question: str, source: str | None, run_id: str) -> list[_Candidate]:
         """Return the playbooks that a coin is flipped for, best first, each with the reason."""
-        asked, content = question.casefold(), set(words(question))
+        asked, content = question.casefold(), set(ranking_words(question))
         found = []
         lessons = self.lessons()
         for lesson in lessons:
             if lesson.source is not None and lesson.source != source:
                 continue
             phrase = max((p for p in lesson.trigger if p in asked), key=len, default="")
-            shared = content & set(words(f"{lesson.name} {lesson.playbook.description}"))
+            shared = content & set(ranking_words(f"{lesson.name} {lesson.playbook.description}"))
             if not phrase and (lesson.trigger or len(shared) < SHARED_WORDS):
                 continue
             standing = self._standing(lesson, lessons)
             if standing.state == "retired":
                 continue
             chance = random.Random(f"{run_id}:{lesson.name}:{lesson.version}")  # noqa: S311 - not a secret
-            sample = sample_benefit(standing, chance)
+            sample = sample_lesson_benefit(standing, chance)
             rank = (not lesson.pinned, -len(phrase.split()), -len(shared), -sample)
             why = f"trigger `{phrase}`" if phrase else f"words {', '.join(sorted(shared))}"
             found.append((rank, _Candidate(lesson, standing, f"{why}; sampled benefit {sample:+.2f}")))
@@ -398,7 +400,7 @@ def _without_state(text: str) -> str:
     return text.replace("  state: draft\n", "", 1)
 
 
-def flip(*of: str) -> float:
+def flip_lesson_coin(*of: str) -> float:
     """Return a number from 0 to 1 that is always the same for the same texts."""
     return int.from_bytes(hashlib.sha256("\0".join(of).encode()).digest()[:6], "big") / 2**48
 
@@ -408,7 +410,7 @@ def read_lesson(file: Path) -> Lesson:
     if file.stat().st_size > LARGEST:
         raise Invalid(f"The file is larger than {LARGEST:,} bytes.")
     text = file.read_text(encoding="utf-8", errors="replace")
-    playbook, metadata = parse_playbook(text), parse_metadata(text)
+    playbook, metadata = parse_playbook(text), parse_playbook_metadata(text)
     trigger = metadata.get("trigger", ())
     phrases = (trigger,) if isinstance(trigger, str) else tuple(str(t) for t in trigger or ())
     source = metadata.get("source") or None

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.columns import MONEY_WORDS
 from etude.runtime.number_check.cues import OF_TOTAL, TEMPORAL, THAN, Cues
-from etude.runtime.number_check.dimension import ROWS, distance
+from etude.runtime.number_check.dimension import ROWS, dimension_distance
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention, Period
 from etude.runtime.number_check.operands import STATED, Operand
-from etude.runtime.number_check.passage import quarter_of
-from etude.runtime.number_check.stated_units import per_base
+from etude.runtime.number_check.passage import quarter_of_period
+from etude.runtime.number_check.stated_units import stated_rate_base
 
 if TYPE_CHECKING:
     from etude.runtime.number_check.search import Search
 
 
-def pairs(search: Search, mention: Mention, operands: Sequence[Operand], cues: Cues) -> Iterator[Candidate]:
+def arithmetic_candidates(
+    search: Search, mention: Mention, operands: Sequence[Operand], cues: Cues
+) -> Iterator[Candidate]:
     """Yield what follows from every two values that may be computed with."""
     for i, a in enumerate(operands):
         for b in operands[i + 1 :]:
@@ -80,7 +82,7 @@ def _combine(search: Search, mention: Mention, a: Operand, b: Operand, cost: flo
     percents = a.unit == b.unit == "percent"
     if "count" in (a.kind, b.kind) and mention.kind in ("points", "times"):
         return
-    apart = distance(search, a, b)
+    apart = dimension_distance(search, a, b)
     if mention.kind in ("percent", "points", "times"):
         if apart is None:
             return
@@ -247,7 +249,7 @@ def _amounts(
                 over = top.value * _scale(search, top)
                 within = replace(top, kind="quotient") if a.row == b.row >= 0 and a.table == b.table else None
                 yield Candidate(over / under * factor, cost + per, f"{top.what} per {bottom.what}", 0, within)
-                if (base := per_base(search.passage.text)) > 1:
+                if (base := stated_rate_base(search.passage.text)) > 1:
                     yield Candidate(
                         over / under * base,
                         cost + per + 0.2,
@@ -285,7 +287,7 @@ def _in_order(search: Search, a: Operand, b: Operand) -> int:
     moments = search.tables[a.table].periods
     if a.row not in moments or b.row not in moments or a.row == b.row:
         return 0
-    first, second = (sortable(moments[row]) for row in (a.row, b.row))
+    first, second = (period_sort_key(moments[row]) for row in (a.row, b.row))
     return (first < second) - (first > second)
 
 
@@ -301,6 +303,6 @@ def _scale(search: Search, o: Operand) -> float:
     )
 
 
-def sortable(period: Period) -> tuple[int, int, int]:
+def period_sort_key(period: Period) -> tuple[int, int, int]:
     """Return a period as a tuple that sorts by time."""
-    return period.year or 0, period.month or 3 * (quarter_of(period) or 2 * (period.half or 0)), period.day or 0
+    return period.year or 0, period.month or 3 * (quarter_of_period(period) or 2 * (period.half or 0)), period.day or 0

@@ -69,7 +69,7 @@ class Atlas:
         found: dict[Family, dict[tuple[int, str], Term]] = {"amount": {}, "percent": {}, "count": {}, "seconds": {}}
         for t, table in enumerate(tables):
             if table.kind == "result" and table.rows:
-                needs = {frozenset(group.rows): group.needs for group in row_groups(table)}
+                needs = {frozenset(group.rows): group.needs for group in atlas_row_groups(table)}
                 for family, term in _terms(t, table, named.get(t, [])):
                     if not math.isfinite(term.value):
                         continue
@@ -112,7 +112,7 @@ def _size(term: Term) -> float:
     return abs(term.value)
 
 
-def row_groups(table: EvidenceTable) -> list[RowGroup]:
+def atlas_row_groups(table: EvidenceTable) -> list[RowGroup]:
     """Return the natural groups of the rows of a table, each once."""
     found: dict[tuple[int, ...], RowGroup] = {}
     for group in _row_groups(table):
@@ -176,7 +176,7 @@ def _values(column: EvidenceColumn, rows: int) -> Iterator[RowGroup]:
 
 def _terms(t: int, table: EvidenceTable, named: list[int]) -> Iterator[tuple[Family, Term]]:
     measures = [(c, column) for c, column in enumerate(table.columns) if column.is_measure][:8]
-    groups = row_groups(table)
+    groups = atlas_row_groups(table)
     for c, column in measures:
         for row, value in column.numbers.items():
             what = f"{column.name} of {table.row_label(row)}" if table.rows > 1 else column.name

@@ -10,15 +10,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from etude.runtime.number_check.arithmetic import pairs
+from etude.runtime.number_check.arithmetic import arithmetic_candidates
 from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.cues import WEIGHTED, Cues
 from etude.runtime.number_check.evidence import COUNT_WORDS
-from etude.runtime.number_check.mentions import TIME_UNITS, Mention, scale_of
+from etude.runtime.number_check.mentions import TIME_UNITS, Mention, mention_scale
 from etude.runtime.number_check.operands import STATED, Operand
-from etude.runtime.number_check.series import average_changes, statistics, steps
-from etude.runtime.number_check.stated_units import convert
-from etude.runtime.number_check.weighted import within_rows
+from etude.runtime.number_check.series import series_change_candidates, series_step_candidates, statistics_candidates
+from etude.runtime.number_check.stated_units import convert_stated_unit
+from etude.runtime.number_check.weighted import weighted_candidates
 
 if TYPE_CHECKING:
     from etude.runtime.number_check.search import Search
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _OPERANDS = 40
 
 
-def list_direct(search: Search, mention: Mention, operands: Sequence[Operand]) -> list[Candidate]:
+def list_direct_candidates(search: Search, mention: Mention, operands: Sequence[Operand]) -> list[Candidate]:
     """Return the values that a number may state as they are, with their costs."""
     cues = search.cues(mention)
     found = (
@@ -37,18 +37,18 @@ def list_direct(search: Search, mention: Mention, operands: Sequence[Operand]) -
     return [c for c in found if math.isfinite(c.value)]
 
 
-def list_derived(
+def list_derived_candidates(
     search: Search, mention: Mention, operands: Sequence[Operand], direct: Sequence[Candidate]
 ) -> list[Candidate]:
     """Return the values that follow from others by arithmetic, with their costs."""
     cues = search.cues(mention)
     found: list[Candidate] = []
     limited = operands[:_OPERANDS]
-    found += pairs(search, mention, limited, cues)
-    found += within_rows(search, mention, operands, cues)
+    found += arithmetic_candidates(search, mention, limited, cues)
+    found += weighted_candidates(search, mention, operands, cues)
     if mention.kind == "number":
-        found += steps(search, mention, cues)
-        found += statistics(search, mention, cues)
+        found += series_step_candidates(search, mention, cues)
+        found += statistics_candidates(search, mention, cues)
     if mention.kind == "percent":
         found += _shares(search, mention, operands, cues)
     if mention.kind in ("percent", "points"):
@@ -57,7 +57,7 @@ def list_derived(
             for c in [*direct, *found]
             if cues.rest and 0 < c.value < 100 and c.cost < 0.9 and c.sign <= 0
         ]
-        found += average_changes(search, mention, cues)
+        found += series_change_candidates(search, mention, cues)
     return [c for c in found if math.isfinite(c.value)]
 
 
@@ -72,7 +72,7 @@ def _direct(search: Search, mention: Mention, o: Operand, cues: Cues) -> Iterato
     if o.kind in STATED and mention.kind == "percent" and abs(o.value) < 1 and re.search(r"\bvarian", cues.after):
         yield Candidate(100 * o.value**2, cost + 0.2, f"the square of {what}")
     if o.kind in STATED and mention.kind == "number" and cost < 0.5:
-        yield from convert(mention, o, cues)
+        yield from convert_stated_unit(mention, o, cues)
     if o.kind in STATED and not (mention.word and mention.kind == "percent"):
         return  # A number that is repeated follows from the same values again.
     if (
@@ -129,7 +129,7 @@ def _direct(search: Search, mention: Mention, o: Operand, cues: Cues) -> Iterato
         yield Candidate(o.value * column.factor, cost, what, -1, o)
     elif (
         column is not None
-        and (scale := float(scale_of(mention))) >= 1000
+        and (scale := float(mention_scale(mention))) >= 1000
         and not column.words & (COUNT_WORDS - {"total"})
         and not column.whole
         and max(map(abs, column.numbers.values()), default=0) < 20 * scale / 1000

@@ -20,19 +20,34 @@ from decimal import Decimal
 from itertools import combinations
 
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.candidates import list_derived, list_direct
+from etude.runtime.number_check.candidates import list_derived_candidates, list_direct_candidates
 from etude.runtime.number_check.counts import count_candidates
-from etude.runtime.number_check.evidence import HUGE, Evidence, EvidenceTable, tables_of
+from etude.runtime.number_check.evidence import HUGE, Evidence, EvidenceTable, evidence_tables
 from etude.runtime.number_check.given import collect_given, find_given
-from etude.runtime.number_check.lookup import look_up
-from etude.runtime.number_check.mentions import MARK, TIME_UNITS, Mention, Reading, find_numbers, resolve_readings
+from etude.runtime.number_check.lookup import look_up_in_atlas
+from etude.runtime.number_check.mentions import (
+    MARK,
+    TIME_UNITS,
+    Mention,
+    Reading,
+    find_number_mentions,
+    resolve_readings,
+)
 from etude.runtime.number_check.operands import Operand, collect_operands
 from etude.runtime.number_check.passage import Passage
-from etude.runtime.number_check.precision import direction_of, direction_of_verb, intervals_of, is_rounded_far
+from etude.runtime.number_check.precision import direction_of_verb, is_rounded_far, rounding_intervals, stated_direction
 from etude.runtime.number_check.search import Search
 from etude.runtime.number_check.strangers import find_strangers
 
-__all__ = ["Evidence", "Mention", "Verdict", "check_numbers", "explain_verdict", "find_numbers", "mark_unverified"]
+__all__ = [
+    "Evidence",
+    "Mention",
+    "Verdict",
+    "check_numbers",
+    "explain_verdict",
+    "find_number_mentions",
+    "mark_unverified",
+]
 
 _PASSES = 4
 _PLAIN = 0.5
@@ -100,16 +115,16 @@ def check_numbers(
     the model saw, and `thread` the earlier messages of the conversation. `computed` are the places of figures that
     etude computed itself.
     """
-    written = find_numbers(text)
+    written = find_number_mentions(text)
     if not written:
         return Verdict(text, ())
     bare = text.replace(MARK, "")
-    mentions = resolve_readings(find_numbers(bare))
-    tables = [table for result in results for table in tables_of(result)]
+    mentions = resolve_readings(find_number_mentions(bare))
+    tables = [table for result in results for table in evidence_tables(result)]
     tables += [*_schema_tables(schema), *_thread_tables(thread)]
     passage = Passage(bare, mentions, tables, question)
     given = collect_given(question, [*context, *_schema_names(schema)], tables)
-    given.periods += [m.period for said in thread for m in find_numbers(said) if m.period]
+    given.periods += [m.period for said in thread for m in find_number_mentions(said) if m.period]
     search = Search(passage)
     found: dict[int, str] = {}
     for i, mention in enumerate(written):
@@ -172,15 +187,15 @@ def _find(search: Search, mention: Mention) -> Candidate | None:
         return None
     if (huge := _find_huge(search, mention)) is not None:
         return huge
-    direction = direction_of(search.passage, mention)
-    bounds = [(float(low), float(high)) for low, high in intervals_of(mention)]
+    direction = stated_direction(search.passage, mention)
+    bounds = [(float(low), float(high)) for low, high in rounding_intervals(mention)]
     operands = collect_operands(search, mention, search.cues(mention))
-    candidates = [*list_direct(search, mention, operands), *count_candidates(search, mention)]
+    candidates = [*list_direct_candidates(search, mention, operands), *count_candidates(search, mention)]
     candidates = [c for c in candidates if not c.step or search.says(mention, c.step)]
     plain = [c for c in candidates if c.cost <= _PLAIN and _fits(mention, c, direction, bounds)]
     if plain and not any(_belongs_elsewhere(search, mention, match) for match in plain):
         return min(plain, key=lambda c: c.cost)
-    derived = list_derived(search, mention, operands, candidates)
+    derived = list_derived_candidates(search, mention, operands, candidates)
     candidates += [c for c in derived if not c.step or search.says(mention, c.step)]
     matches = sorted((c for c in candidates if _fits(mention, c, direction, bounds)), key=lambda c: c.cost)
     elsewhere = any(_belongs_elsewhere(search, mention, match) for match in matches)
@@ -190,7 +205,7 @@ def _find(search: Search, mention: Mention) -> Candidate | None:
         vague = mention.word and mention.kind in ("times", "percent") and match.cost <= 1.4
         if match.cost <= _PLAIN or vague or _chance(bounds[0], candidates, match.cost) <= _allowed(match.cost):
             return match
-    return look_up(search, mention, bool(_own_value(search, mention)))
+    return look_up_in_atlas(search, mention, bool(_own_value(search, mention)))
 
 
 def _find_huge(search: Search, mention: Mention) -> Candidate | None:
@@ -397,8 +412,8 @@ def _own_value(search: Search, mention: Mention) -> str:
         own = abs(column.numbers[row]) * (100 if mention.kind == "percent" and column.is_fraction else 1)
         elsewhere = any(
             c.operand is not None and c.operand.kind == "cell" and c.operand.table == t and c.operand.row != row
-            for c in list_direct(search, mention, collect_operands(search, mention, cues))
-            if _fits(mention, c, 0, [(float(a), float(b)) for a, b in intervals_of(mention)])
+            for c in list_direct_candidates(search, mention, collect_operands(search, mention, cues))
+            if _fits(mention, c, 0, [(float(a), float(b)) for a, b in rounding_intervals(mention)])
         )
         near = own and 0.5 <= written / own <= 2
         if (elsewhere and (clear or len(fitting) <= 3)) or (clear and near and not cues.changing and not cues.average):
@@ -460,10 +475,10 @@ def _schema_tables(schema: str) -> list[EvidenceTable]:
     if not rows:
         return []
     shown = Evidence("schema", ("table", "rows", "columns"), rows)
-    found = list(tables_of(shown))
+    found = list(evidence_tables(shown))
     count = re.search(r"(\d+) tables", schema)
     total = int(count[1]) if count else len(rows)
-    found += list(tables_of(Evidence("schema", ("tables",), [(total,)])))
+    found += list(evidence_tables(Evidence("schema", ("tables",), [(total,)])))
     for table in found:
         table.kind = "schema"
     return found
@@ -477,7 +492,7 @@ def _thread_tables(thread: Sequence[str]) -> list[EvidenceTable]:
     """Return the numbers of earlier messages, each labelled with the clause around it."""
     rows: list[tuple[object, ...]] = []
     for text in thread:
-        for mention in find_numbers(text[:20_000])[:400]:
+        for mention in find_number_mentions(text[:20_000])[:400]:
             if mention.readings and mention.kind in ("number", "percent", "times", "points"):
                 start = max(0, mention.start - 60)
                 label = re.split(r"[.;\n]", text[start : mention.start])[-1].strip()
@@ -486,7 +501,7 @@ def _thread_tables(thread: Sequence[str]) -> list[EvidenceTable]:
                 rows.append((label, None if percent else value, value if percent else None))
     if not rows:
         return []
-    found = list(tables_of(Evidence("thread", ("said", "figure", "percentage"), rows)))
+    found = list(evidence_tables(Evidence("thread", ("said", "figure", "percentage"), rows)))
     for table in found:
         table.kind = "thread"
     return found

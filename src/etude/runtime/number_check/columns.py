@@ -7,43 +7,47 @@ from typing import TYPE_CHECKING
 
 from etude.plurals import singular
 from etude.runtime.number_check.evidence import EvidenceColumn
-from etude.runtime.number_check.mentions import Mention, word_set
+from etude.runtime.number_check.mentions import Mention, mention_word_set
 
 if TYPE_CHECKING:
     from etude.runtime.number_check.search import Search
 
 
 _SYNONYMS = [
-    word_set("revenue sale turnover income earn earned earning spend spent umsatz sold sell bring make made take took"),
-    word_set("headcount people employee staff person head size"),
-    word_set("visit visitor traffic"),
-    word_set("price cost priced worth"),
-    word_set("unit sold quantity qty copy item"),
-    word_set("order bestellung commande pedido purchase"),
-    word_set("customer client kunde buyer"),
-    word_set("salary pay paid wage payroll pays"),
-    word_set("duration second minute hour time long take took last lasted wait ms millisecond"),
-    word_set("rating rated score star"),
-    word_set("return returned refund"),
-    word_set("churn churned left leave lost"),
-    word_set("invoice bill factura"),
-    word_set("respondent people chose person"),
-    word_set("volume share traded"),
-    word_set("close closed closing"),
-    word_set("goal scored scorer score"),
-    word_set("flow inflow outflow took"),
-    word_set("missing null empty"),
-    word_set("user people person signup visitor"),
-    word_set("trip ride journey"),
-    word_set("track song"),
+    mention_word_set(
+        "revenue sale turnover income earn earned earning spend spent umsatz sold sell bring make made take took"
+    ),
+    mention_word_set("headcount people employee staff person head size"),
+    mention_word_set("visit visitor traffic"),
+    mention_word_set("price cost priced worth"),
+    mention_word_set("unit sold quantity qty copy item"),
+    mention_word_set("order bestellung commande pedido purchase"),
+    mention_word_set("customer client kunde buyer"),
+    mention_word_set("salary pay paid wage payroll pays"),
+    mention_word_set("duration second minute hour time long take took last lasted wait ms millisecond"),
+    mention_word_set("rating rated score star"),
+    mention_word_set("return returned refund"),
+    mention_word_set("churn churned left leave lost"),
+    mention_word_set("invoice bill factura"),
+    mention_word_set("respondent people chose person"),
+    mention_word_set("volume share traded"),
+    mention_word_set("close closed closing"),
+    mention_word_set("goal scored scorer score"),
+    mention_word_set("flow inflow outflow took"),
+    mention_word_set("missing null empty"),
+    mention_word_set("user people person signup visitor"),
+    mention_word_set("trip ride journey"),
+    mention_word_set("track song"),
 ]
-MONEY_WORDS = word_set(
+MONEY_WORDS = mention_word_set(
     "revenue price amount cost sale value spend spent profit income turnover fee salary budget usd eur gbp total"
 )
 
 
 WORD = re.compile(r"[^\W\d_]+")
-GENERIC_WORDS = word_set("name id key avg mean sum total n count num number of the per by value label line text a in")
+GENERIC_WORDS = mention_word_set(
+    "name id key avg mean sum total n count num number of the per by value label line text a in"
+)
 
 
 def column_costs(search: Search, mention: Mention, t: int) -> dict[int, float]:
@@ -87,11 +91,11 @@ def column_costs(search: Search, mention: Mention, t: int) -> dict[int, float]:
     return costs
 
 
-def widen(words: frozenset[str]) -> frozenset[str]:
+def widen_column_words(words: frozenset[str]) -> frozenset[str]:
     """Return words with their synonyms."""
     return words.union(*(group for group in _SYNONYMS if group & words))
 
 
-def unit_of(column: EvidenceColumn) -> str:
+def column_unit(column: EvidenceColumn) -> str:
     """Return the unit of a column: a unit of time, `percent`, or nothing."""
     return column.unit or ("percent" if column.is_percent and not column.is_fraction else "")

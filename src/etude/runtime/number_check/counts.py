@@ -15,7 +15,7 @@ from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable
 from etude.runtime.number_check.mentions import TIME_UNITS, WORDS, Mention
 from etude.runtime.number_check.operands import Operand
 from etude.runtime.number_check.passage import Label
-from etude.runtime.number_check.precision import is_whole
+from etude.runtime.number_check.precision import is_whole_mention
 from etude.runtime.number_check.search import Search
 
 _ROWS = frozenset(
@@ -64,7 +64,7 @@ def _counts(search: Search, mention: Mention) -> Iterator[Candidate]:
         mention.kind != "number"
         or mention.unit in (set(TIME_UNITS) - {"day", "week"})
         or mention.unit == "money"
-        or not is_whole(mention)
+        or not is_whole_mention(mention)
     ):
         return
     passage = search.passage
@@ -256,7 +256,7 @@ def _of_column(
         yield Candidate(sum(n == 0 for n in numbers), 0.2 + near, f"rows without {column.name}")
     if not column.whole:
         for other in search.passage.mentions:
-            if other is not mention and other.kind == "number" and other.readings and not is_whole(other):
+            if other is not mention and other.kind == "number" and other.readings and not is_whole_mention(other):
                 away = search.passage.sentence(other.start) - search.passage.sentence(mention.start)
                 equal = sum(f"{n:.9g}" == f"{float(other.readings[0].value):.9g}" for n in numbers)
                 if away == 0 and equal:

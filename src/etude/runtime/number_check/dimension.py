@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from etude.runtime.number_check.columns import GENERIC_WORDS, MONEY_WORDS
 from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable
-from etude.runtime.number_check.mentions import TIME_UNITS, word_set
+from etude.runtime.number_check.mentions import TIME_UNITS, mention_word_set
 
 if TYPE_CHECKING:
     from etude.runtime.number_check.operands import Operand
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 ROWS = "rows"
 """The unit of a count of rows."""
-_STATISTICS = word_set("avg average mean median min max minimum maximum best worst first last high low")
+_STATISTICS = mention_word_set("avg average mean median min max minimum maximum best worst first last high low")
 _ALIKE = 30.0
 _APART = 0.4
 
 
-def distance(search: Search, a: Operand, b: Operand) -> float | None:
+def dimension_distance(search: Search, a: Operand, b: Operand) -> float | None:
     """Return 0 if two values are of the same kind, more if they may be, and None if they cannot be compared."""
     if ROWS in (a.unit, b.unit):
         other = b if a.unit == ROWS else a
         if a.unit == b.unit:
             return 0.0
-        column = column_of(search, other)
+        column = operand_column(search, other)
         return _APART if column is not None and column.whole and not _is_money(column) else None
     if (a.unit in TIME_UNITS) != (b.unit in TIME_UNITS) and a.unit and b.unit:
         return None
-    left, right = column_of(search, a), column_of(search, b)
+    left, right = operand_column(search, a), operand_column(search, b)
     if left is None or right is None:
         return _APART
     if left is right or left.name.lower() == right.name.lower():
@@ -39,7 +39,7 @@ def distance(search: Search, a: Operand, b: Operand) -> float | None:
     return _APART if _alike(left, right) else None
 
 
-def column_of(search: Search, operand: Operand) -> EvidenceColumn | None:
+def operand_column(search: Search, operand: Operand) -> EvidenceColumn | None:
     """Return the column that a value comes from, or None if it comes from several."""
     if operand.table < 0 or operand.column < 0:
         return None

@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 from functools import cached_property
 
 from etude.plurals import singular
-from etude.runtime.number_check.mentions import TIME_UNITS, Period, find_numbers, word_set
+from etude.runtime.number_check.mentions import TIME_UNITS, Period, find_number_mentions, mention_word_set
 
 
 @dataclass(frozen=True)
@@ -25,20 +25,20 @@ class Evidence:
     text: str = ""
 
 
-_PERCENT_WORDS = word_set(
+_PERCENT_WORDS = mention_word_set(
     "pct percent percentage rate share ratio growth margin change yoy mom qoq proportion fraction discount"
 )
-RATIO_WORDS = word_set("ratio multiple times factor x fold")
-_MONEY_WORDS = word_set(
+RATIO_WORDS = mention_word_set("ratio multiple times factor x fold")
+_MONEY_WORDS = mention_word_set(
     "revenue price amount cost sale value spend profit income turnover fee salary budget usd eur gbp"
 )
-_AVERAGE_WORDS = word_set(
+_AVERAGE_WORDS = mention_word_set(
     "avg average mean median rating score price min max rate ratio age temperature latitude longitude"
 )
-FALLING_WORDS = word_set("decline drop decrease loss churn reduction fall discount")
-COUNT_WORDS = word_set("n count cnt num number total qty quantity star rows freq frequency records")
-_KEY_WORDS = word_set("id key code zip postcode sku uuid rank position year month week day hour quarter phone")
-_ELAPSED_WORDS = word_set("duration latency elapsed runtime wait")
+FALLING_WORDS = mention_word_set("decline drop decrease loss churn reduction fall discount")
+COUNT_WORDS = mention_word_set("n count cnt num number total qty quantity star rows freq frequency records")
+_KEY_WORDS = mention_word_set("id key code zip postcode sku uuid rank position year month week day hour quarter phone")
+_ELAPSED_WORDS = mention_word_set("duration latency elapsed runtime wait")
 _SCALE_WORDS = {
     "k": 1e3, "thousand": 1e3, "thousands": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "millions": 1e6,
     "bn": 1e9, "billion": 1e9, "billions": 1e9, "cents": 0.01, "cent": 0.01,
@@ -216,7 +216,7 @@ class EvidenceTable:
         return f"row {row + 1}"
 
 
-def tables_of(evidence: Evidence) -> Iterator[EvidenceTable]:
+def evidence_tables(evidence: Evidence) -> Iterator[EvidenceTable]:
     """Return a result as tables: one for its rows, and one or more for printed text."""
     if evidence.columns:
         rows = evidence.rows[:_MAX_ROWS]
@@ -259,7 +259,7 @@ def _printed_tables(evidence: Evidence) -> Iterator[EvidenceTable]:
         yield EvidenceTable(evidence.name, columns, len(rows), len(rows), printed=True, listed=listed)
 
 
-_STATISTIC_LINES = word_set("mean std min max count median total sum average 25% 50% 75%")
+_STATISTIC_LINES = mention_word_set("mean std min max count median total sum average 25% 50% 75%")
 _PRINTED_PAIR = (
     r"([^\W\d][\w .%²/-]{0,30}?)['\"]?\s*[:=]\s*"
     r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)(?![\w.])"
@@ -268,7 +268,7 @@ _PRINTED_NUMBER = r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-
 
 
 def _column(name: str, values: list[object]) -> EvidenceColumn:
-    column = EvidenceColumn(name, values, name_words(name))
+    column = EvidenceColumn(name, values, evidence_name_words(name))
     for i, value in enumerate(values):
         number = _as_number(value)
         if number is not None and abs(number) > HUGE:
@@ -300,7 +300,7 @@ def _as_number(value: object) -> float | None:
     return None if isinstance(value, float) and not math.isfinite(value) else number
 
 
-def name_words(name: str) -> frozenset[str]:
+def evidence_name_words(name: str) -> frozenset[str]:
     """Return the words of a name in lower case and in the singular."""
     split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
     return frozenset(singular(word) for word in re.split(r"[\W_\d]+", split.lower()) if word)
@@ -320,7 +320,7 @@ def _moment_of(value: object) -> datetime | None:
         except ValueError:
             return None
     if isinstance(value, str) and len(value) <= 24 and _LIKE_A_DATE.search(value):
-        for period in (m.period for m in find_numbers(value) if m.period):
+        for period in (m.period for m in find_number_mentions(value) if m.period):
             if period.year and period.month and period.day:
                 return _day(period.year, period.month, period.day)
     return None
@@ -340,7 +340,9 @@ def _period_of(value: object, column: EvidenceColumn) -> Period | None:
         return Period(int(value)) if 1500 <= value <= 2500 and value == int(value) else None
     if isinstance(value, str) and len(value) <= 24 and _LIKE_A_DATE.search(value):
         dates = [
-            m.period for m in find_numbers(value) if m.kind == "date" and m.end - m.start >= len(value.strip()) - 9
+            m.period
+            for m in find_number_mentions(value)
+            if m.kind == "date" and m.end - m.start >= len(value.strip()) - 9
         ]
         return dates[0] if dates else None
     return None

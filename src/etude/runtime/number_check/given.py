@@ -9,8 +9,8 @@ from datetime import time, timedelta
 from decimal import Decimal
 
 from etude.runtime.number_check.evidence import EvidenceTable
-from etude.runtime.number_check.mentions import Mention, Period, find_numbers
-from etude.runtime.number_check.passage import Passage, half_of, quarter_of
+from etude.runtime.number_check.mentions import Mention, Period, find_number_mentions
+from etude.runtime.number_check.passage import Passage, half_of_period, quarter_of_period
 
 _SELECTION = re.compile(
     r"\b(?:top|bottom|first|last|latest|past|previous|next|largest|biggest|highest|lowest|smallest|"
@@ -62,7 +62,7 @@ def collect_given(question: str, context: Sequence[str], tables: list[EvidenceTa
 
 def _add(given: Given, text: str) -> None:
     given.percents |= {Decimal(n) for n in re.findall(r"\bp(\d\d)\b", text)}  # p95 means 95%.
-    for mention in find_numbers(text):
+    for mention in find_number_mentions(text):
         values = {reading.value for reading in mention.readings}
         (given.percents if mention.kind in ("percent", "points") else given.plain).update(values)
         if mention.period:
@@ -255,8 +255,8 @@ def _agree(written: Period, known: Period) -> bool:
         return False
     pairs = (
         (written.year, known.year),
-        (written.half, half_of(known)),
-        (written.quarter, quarter_of(known)),
+        (written.half, half_of_period(known)),
+        (written.quarter, quarter_of_period(known)),
         (written.month, known.month),
         (written.day, known.day),
     )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from etude.runtime.number_check.atlas import RAW, Family, Term
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.mentions import TIME_UNITS, Mention, scale_of
+from etude.runtime.number_check.mentions import TIME_UNITS, Mention, mention_scale
 from etude.runtime.number_check.operands import Operand
-from etude.runtime.number_check.precision import direction_of, intervals_of, is_rounded_far, is_whole
+from etude.runtime.number_check.precision import is_rounded_far, is_whole_mention, rounding_intervals, stated_direction
 
 if TYPE_CHECKING:
     from etude.runtime.number_check.search import Search
@@ -47,7 +47,7 @@ class _Reading(NamedTuple):
     unit: str | None = None
 
 
-def look_up(search: Search, mention: Mention, strict: bool) -> Candidate | None:
+def look_up_in_atlas(search: Search, mention: Mention, strict: bool) -> Candidate | None:
     """Return the term of the atlas that a number states, unless enough others are as likely for one to match by chance.
 
     The text makes terms likely: it may name the rows, the column, both or neither. Only terms that it supports as well
@@ -56,13 +56,13 @@ def look_up(search: Search, mention: Mention, strict: bool) -> Candidate | None:
     if (because := _between_dates(search, mention)) is not None:
         return because
     readings = list(_readings(search, mention))
-    direction = direction_of(search.passage, mention)
+    direction = stated_direction(search.passage, mention)
     found: list[tuple[int, int, int, _Reading, Term]] = []
     for reading in readings:
         for term in search.atlas.find(reading.family, reading.low, reading.high):
             if (term.signed or (mention.signed and term.step != "difference")) and direction * term.value < 0:
                 continue
-            if reading.unit not in (None, term.unit) or (term.unit == RAW and scale_of(mention) > 1):
+            if reading.unit not in (None, term.unit) or (term.unit == RAW and mention_scale(mention) > 1):
                 continue
             if not _is_meant(search, mention, term):
                 continue
@@ -108,7 +108,7 @@ def _support(search: Search, mention: Mention, term: Term) -> tuple[int, int]:
 
 def _readings(search: Search, mention: Mention) -> Iterator[_Reading]:
     after = search.passage.around(mention, 0, 16)[1]
-    for low, high in intervals_of(mention):
+    for low, high in rounding_intervals(mention):
         bottom, top = sorted((abs(float(low)), abs(float(high))))
         if low < 0 < high:
             bottom = 0.0
@@ -132,12 +132,12 @@ def _readings(search: Search, mention: Mention) -> Iterator[_Reading]:
                 for base in (1000, 1024):
                     factor = base ** (" kmgt".index(size[1][0].lower()))
                     yield _Reading("amount", bottom * factor, top * factor)
-            if mention.kind == "times" and is_whole(mention):
+            if mention.kind == "times" and is_whole_mention(mention):
                 yield _Reading("count", bottom, top)
-            scale = float(scale_of(mention))
+            scale = float(mention_scale(mention))
             if scale > 1:
                 yield _Reading("amount", bottom / scale, top / scale)
-            if mention.kind == "number" and is_whole(mention) and mention.unit != "money" and scale == 1:
+            if mention.kind == "number" and is_whole_mention(mention) and mention.unit != "money" and scale == 1:
                 yield _Reading("count", bottom, top)
             for pattern, days in ((_YEARS, 365.2425), (_MONTHS, 30.437)):
                 if pattern.match(after):
@@ -160,7 +160,7 @@ def _between_dates(search: Search, mention: Mention) -> Candidate | None:
     ]
     for first, last in combinations(dict.fromkeys(dates), 2):
         gap = abs((last - first).days)
-        for low, high in intervals_of(mention):
+        for low, high in rounding_intervals(mention):
             for extra in (0, 1) if mention.unit == "day" else (0,):
                 if float(low) <= (gap + extra) / days <= float(high):
                     return Candidate((gap + extra) / days, _FAR, f"the time from {first} to {last}")

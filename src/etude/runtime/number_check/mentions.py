@@ -13,7 +13,7 @@ from typing import Literal
 MARK = " [?]"
 
 
-def word_set(words: str) -> frozenset[str]:
+def mention_word_set(words: str) -> frozenset[str]:
     """Return the words of a text as a set."""
     return frozenset(words.split())
 
@@ -201,18 +201,18 @@ _HEDGES = {
     hedge: re.compile(rf"(?<!\w)(?:{words})\s*(?:an?\s+|the\s+)?$", re.I) for hedge, words in _HEDGE_WORDS.items()
 }
 _OVER_A_TIME = re.compile(r"over\s\S+\s(?:\w+\s)?(?:years|quarters|months|weeks|days|hours|periods)\b", re.I)
-_NOT_NOUNS = word_set(
+_NOT_NOUNS = mention_word_set(
     "is was has does this its as us thus his hers perhaps always yes less unless across towards besides versus "
     "plus minus sometimes others"
 )
-_STOP = word_set(
+_STOP = mention_word_set(
     "of the a an and or to in on at by for with from that which who is are was were has have had do does did be "
     "been it they we you he she than then but if so as while when where there here not no"
 )
-_IRREGULAR = word_set("people men women children data staff series")
+_IRREGULAR = mention_word_set("people men women children data staff series")
 
 
-def find_numbers(text: str) -> tuple[Mention, ...]:
+def find_number_mentions(text: str) -> tuple[Mention, ...]:
     """Return the numbers of a text in order, except those in code, URLs, quoted names and list numbering."""
     bare, offsets = _strip_marks(text)
     found: list[Mention] = []
@@ -643,9 +643,9 @@ def _share_units(text: str, found: list[Mention]) -> list[Mention]:
             shared[i] = replace(shared[i], kind=right.kind)
         elif left.kind == right.kind == "number":
             unit = left.unit or right.unit
-            scale = scale_of(right)
+            scale = mention_scale(right)
             readings = left.readings
-            if scale > 1 and scale_of(left) == 1 and joined:
+            if scale > 1 and mention_scale(left) == 1 and joined:
                 readings += tuple(_times(reading, scale) for reading in left.readings)
             shared[i] = replace(shared[i], unit=shared[i].unit or unit, readings=readings)
             shared[i + 1] = replace(shared[i + 1], unit=shared[i + 1].unit or unit)
@@ -655,7 +655,7 @@ def _share_units(text: str, found: list[Mention]) -> list[Mention]:
 _AGAINST = re.compile(r"[\w\s]{0,20}\b(?:versus|vs\.?|against|compared (?:with|to))\s(?:[\w\s]{0,12}\s)?", re.I)
 
 
-def scale_of(mention: Mention) -> Decimal:
+def mention_scale(mention: Mention) -> Decimal:
     """Return what the word behind a number multiplies it by: a million in `3 million`."""
     word = re.search(r"[A-Za-z]+$", mention.text)
     return Decimal(_SCALES.get(word.group().lower(), 1)) if word else Decimal(1)

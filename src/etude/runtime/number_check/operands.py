@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from etude.runtime.number_check.columns import unit_of
+from etude.runtime.number_check.columns import column_unit
 from etude.runtime.number_check.cues import TOGETHER, Cues
 from etude.runtime.number_check.dimension import ROWS
 from etude.runtime.number_check.evidence import EvidenceTable
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention
 from etude.runtime.number_check.passage import Anchors
-from etude.runtime.number_check.row_groups import row_groups
+from etude.runtime.number_check.row_groups import spoken_row_groups
 
 if TYPE_CHECKING:
     from etude.runtime.number_check.search import Search
@@ -119,7 +119,7 @@ def _cells(
                 ):
                     row_cost += 1.2
             yield Operand(
-                value, row_cost + far, cost, t, c, row, frozenset({row}), _name(table, c, row), unit_of(column),
+                value, row_cost + far, cost, t, c, row, frozenset({row}), _name(table, c, row), column_unit(column),
                 exact=column.exact[row],
             )  # fmt: skip
 
@@ -135,7 +135,7 @@ def _aggregates(
         column = table.columns[c]
         if len(column.numbers) < 2 or not math.isfinite(column.total):
             continue
-        unit = unit_of(column)
+        unit = column_unit(column)
         if column.adds_up:
             yield Operand(
                 column.total, (0.2 if cues.total or cues.whole else 0.7) + extra, cost, t, c, -1, every,
@@ -182,14 +182,14 @@ def _groups(
 ) -> Iterator[Operand]:
     """Yield sums and means of some of the rows: the named ones, a period, the largest, the others."""
     direct = anchors.strong and not (TOGETHER.search(cues.before[-30:] + cues.after[:20]) or cues.total)
-    for what, rows, cost in row_groups(search, mention, t, cues):
+    for what, rows, cost in spoken_row_groups(search, mention, t, cues):
         near = cost + (2.0 if direct and anchors.direct else 0.8 if direct else 0.0)
         for c, col_cost in columns.items():
             column = table.columns[c]
             values = [column.numbers[row] for row in rows if row in column.numbers]
             if not values:
                 continue
-            kept, name, unit = frozenset(rows), f"{column.name} of {what}", unit_of(column)
+            kept, name, unit = frozenset(rows), f"{column.name} of {what}", column_unit(column)
             if column.adds_up:
                 yield Operand(math.fsum(values), near, col_cost, t, c, -4, kept, name, unit, "sum")
             if len(values) > 1:

@@ -1,4 +1,4 @@
-"""A text as the check reads it: sentences, the labels near each number, and the columns that words name."""
+"""A text as the check reads it: sentences, labels near each number, columns that words name, and periods of time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cached_property
 
 from etude.plurals import singular
 from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable
-from etude.runtime.number_check.mentions import MONTHS, WORDS, Mention, Period, month_number, word_set
+from etude.runtime.number_check.mentions import MONTHS, WORDS, Mention, Period, mention_word_set, month_number
 from etude.runtime.number_check.names import other_names
 
 _SENTENCE_END = re.compile(
@@ -52,8 +52,8 @@ _SHIFT = re.compile(
     r"smallest|largest|best|worst|cheapest|peak|average|mean|median|minimum|maximum|weakest|strongest|overall|next)\b",
     re.I,
 )
-_FILLERS = word_set("to the of a an")
-_COMMON = word_set(
+_FILLERS = mention_word_set("to the of a an")
+_COMMON = mention_word_set(
     "other others total all none no yes unknown new old high low medium mean min max count std first last true false "
     "and the for per with from avg name date year month day week value top bottom best worst more less average median "
     "active open closed paid home free main local both each single one two three line label male female"
@@ -309,8 +309,8 @@ def _misdated(passage: Passage, mentions: Sequence[Mention]) -> list[Mention]:
                 continue
             [row] = names[0].rows
             for column in table.columns:
-                rows = {r for r, known in column.periods.items() if covers(mention.period, known)}
-                own = any(covers(mention.period, p) for p in (c.periods.get(row) for c in table.columns) if p)
+                rows = {r for r, known in column.periods.items() if period_covers(mention.period, known)}
+                own = any(period_covers(mention.period, p) for p in (c.periods.get(row) for c in table.columns) if p)
                 if rows and not own and row in column.periods:
                     found.append(mention)
     return found
@@ -398,7 +398,7 @@ def table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[tuple[int
         if (thing := _id_of(column)) and len(set(column.numbers.values())) == len(column.numbers):
             for row, number in column.numbers.items():
                 found.setdefault((thing, str(int(number))), ((row,), True, f"{thing} {int(number)}", c))
-        for row, number in column.numbers.items() if column.is_key and row_names(column) else ():
+        for row, number in column.numbers.items() if column.is_key and names_rows(column) else ():
             digits = str(int(number))
             same = found[(digits,)][0] if (digits,) in found else ()
             found[(digits,)] = ((*same, row), True, digits, c)
@@ -413,7 +413,7 @@ def _id_of(column: EvidenceColumn) -> str:
     return _stem(words[-2]) if len(words) > 1 and words[-1] in ("id", "no", "number", "nr") and whole else ""
 
 
-def row_names(column: EvidenceColumn) -> bool:
+def names_rows(column: EvidenceColumn) -> bool:
     """Return whether the numbers of a key are long enough to be recognised as names, such as postcodes."""
     return all(value.is_integer() and 100 <= value < 1e12 for value in column.numbers.values()) and not column.periods
 
@@ -439,7 +439,7 @@ def _period_labels(text: str, mentions: Sequence[Mention], t: int, table: Eviden
             inside = tuple(
                 row
                 for row, other in periods.items()
-                if (_decade(other) == _decade(period) if decade else covers(period, other))
+                if (_decade(other) == _decade(period) if decade else period_covers(period, other))
             )
             if inside and (len(inside) < table.rows or table.rows == 1):
                 yield Label(start, end, t, inside, len(inside) == 1 and not decade)
@@ -488,25 +488,25 @@ def written_periods(text: str, mentions: Sequence[Mention]) -> list[tuple[int, i
     return sorted(found, key=lambda item: item[0])
 
 
-def quarter_of(period: Period) -> int | None:
+def quarter_of_period(period: Period) -> int | None:
     """Return the quarter that contains a period."""
     return period.quarter or ((period.month + 2) // 3 if period.month else None)
 
 
-def half_of(period: Period) -> int | None:
+def half_of_period(period: Period) -> int | None:
     """Return the half of the year that contains a period."""
-    quarter = quarter_of(period)
+    quarter = quarter_of_period(period)
     return period.half or ((quarter + 1) // 2 if quarter else None)
 
 
-def covers(outer: Period, inner: Period) -> bool:
+def period_covers(outer: Period, inner: Period) -> bool:
     """Return whether a written period includes a row's: `2024` includes March 2024, and `March` any March."""
     return all(
         wanted is None or wanted == have
         for wanted, have in (
             (outer.year, inner.year),
-            (outer.half, half_of(inner)),
-            (outer.quarter, quarter_of(inner)),
+            (outer.half, half_of_period(inner)),
+            (outer.quarter, quarter_of_period(inner)),
             (outer.month, inner.month),
             (outer.day, inner.day),
         )

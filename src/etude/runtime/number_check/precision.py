@@ -39,7 +39,7 @@ _LEVEL = re.compile(
 )
 
 
-def intervals_of(mention: Mention) -> Iterator[tuple[Decimal, Decimal]]:
+def rounding_intervals(mention: Mention) -> Iterator[tuple[Decimal, Decimal]]:
     """Yield the intervals of true values that a number may stand for: those that round to it or fit its hedge."""
     for reading in mention.readings:
         value, step = reading.value, reading.step
@@ -67,7 +67,7 @@ def _coarse_step(value: Decimal, step: Decimal) -> Decimal:
     return max(step, coarse)
 
 
-def direction_of(passage: Passage, mention: Mention) -> int:
+def stated_direction(passage: Passage, mention: Mention) -> int:
     """Return 1 if the words next to a number say up, -1 if they say down, and 0 otherwise."""
     if mention.signed:
         return -1 if mention.readings and mention.readings[0].value < 0 else 1
@@ -87,14 +87,14 @@ def direction_of_verb(verb: str) -> int:
     return 1 if up and not down else -1 if down and not up else 0
 
 
-def is_whole(mention: Mention) -> bool:
+def is_whole_mention(mention: Mention) -> bool:
     """Return whether a number is written without decimals."""
     return any(reading.step >= 1 for reading in mention.readings)
 
 
 def is_rounded_far(mention: Mention, value: float) -> bool:
     """Return whether a value would be rounded too far: no one writes `5` for 4.54 without saying `about`."""
-    if mention.kind != "number" or mention.hedge or mention.unit in TIME_UNITS or not is_whole(mention):
+    if mention.kind != "number" or mention.hedge or mention.unit in TIME_UNITS or not is_whole_mention(mention):
         return False
     if re.search(r"[.,]\d", mention.text):  # `1.123` and `0.001k` say how far they are rounded
         return False

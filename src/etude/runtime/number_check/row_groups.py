@@ -26,7 +26,7 @@ _LOOKS_BACK = re.compile(
 )
 
 
-def row_groups(search: Search, mention: Mention, t: int, cues: Cues) -> list[tuple[str, list[int], float]]:
+def spoken_row_groups(search: Search, mention: Mention, t: int, cues: Cues) -> list[tuple[str, list[int], float]]:
     """Return the groups of rows that a sentence speaks of, each with how far-fetched it is."""
     passage, table = search.passage, search.tables[t]
     index = passage.sentence(mention.start)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from etude.runtime.number_check.atlas import Atlas
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.columns import GENERIC_WORDS, column_costs, widen
+from etude.runtime.number_check.columns import GENERIC_WORDS, column_costs, widen_column_words
 from etude.runtime.number_check.cues import Cues
 from etude.runtime.number_check.mentions import TIME_UNITS, WORDS, Mention
 from etude.runtime.number_check.operands import Operand
@@ -129,4 +129,4 @@ class Search:
     @cached_property
     def column_words(self) -> list[list[frozenset[str]]]:
         """The words for each column of each table, with their synonyms."""
-        return [[widen(column.words - GENERIC_WORDS) for column in table.columns] for table in self.tables]
+        return [[widen_column_words(column.words - GENERIC_WORDS) for column in table.columns] for table in self.tables]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from etude.runtime.number_check.arithmetic import sortable
+from etude.runtime.number_check.arithmetic import period_sort_key
 from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.cues import QUARTILES, Cues
 from etude.runtime.number_check.mentions import Mention, Period
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from etude.runtime.number_check.search import Search
 
 
-def statistics(search: Search, mention: Mention, cues: Cues) -> Iterator[Candidate]:
+def statistics_candidates(search: Search, mention: Mention, cues: Cues) -> Iterator[Candidate]:
     """Yield what follows from the lines of `describe()`: the interquartile range, distances in deviations."""
     for t, table in enumerate(search.tables):
         if not table.printed:
@@ -34,7 +34,7 @@ def statistics(search: Search, mention: Mention, cues: Cues) -> Iterator[Candida
                     yield Candidate((value - mean) / deviation, cost + 0.5, "a distance in standard deviations", 2)
 
 
-def average_changes(search: Search, mention: Mention, cues: Cues) -> Iterator[Candidate]:
+def series_change_candidates(search: Search, mention: Mention, cues: Cues) -> Iterator[Candidate]:
     """Yield the mean, compound and largest change from row to row, and the change up to a named row."""
     for t, table in enumerate(search.tables):
         if (
@@ -61,7 +61,7 @@ def average_changes(search: Search, mention: Mention, cues: Cues) -> Iterator[Ca
                     yield Candidate(value, cost + 0.7, f"largest change of {table.columns[c].name}", 2)
             anchors = search.passage.anchors(mention, t)
             rows = list(table.columns[c].numbers)
-            first, last = (sortable(table.periods.get(row, Period())) for row in (rows[0], rows[-1]))
+            first, last = (period_sort_key(table.periods.get(row, Period())) for row in (rows[0], rows[-1]))
             for (_, row), step in zip(pairwise(rows), steps) if first < last else ():
                 if row in anchors.costs and anchors.costs[row] < 1.3:
                     yield Candidate(
@@ -72,7 +72,7 @@ def average_changes(search: Search, mention: Mention, cues: Cues) -> Iterator[Ca
                     )
 
 
-def steps(search: Search, mention: Mention, cues: Cues) -> Iterator[Candidate]:
+def series_step_candidates(search: Search, mention: Mention, cues: Cues) -> Iterator[Candidate]:
     """Yield the differences between a named row, or the last one, and the row before it."""
     last = re.search(r"\b(?:last|latest|recent|final)\b", cues.sentence, re.I)
     for t, table in enumerate(search.tables):

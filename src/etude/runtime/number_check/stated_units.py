@@ -20,7 +20,7 @@ _WEIGHTS = {"kg": 1.0, "g": 0.001, "lb": 0.45359237, "pound": 0.45359237, "oz": 
 _MEASURE = re.compile(r"[\s-]*([A-Za-z]+)")
 
 
-def convert(mention: Mention, o: Operand, cues: Cues) -> Iterator[Candidate]:
+def convert_stated_unit(mention: Mention, o: Operand, cues: Cues) -> Iterator[Candidate]:
     """Yield a number of the sentence in another unit: `185 minutes, i.e. 3 hours 5`, `14,219 ft (4,334 m)`."""
     if mention.unit in TIME_UNITS:
         if o.unit in TIME_UNITS:
@@ -46,7 +46,7 @@ def convert(mention: Mention, o: Operand, cues: Cues) -> Iterator[Candidate]:
                     yield Candidate(o.value * size / units[own], o.cost + 0.2, f"{o.what} in {own}")
 
 
-def per_base(text: str) -> float:
+def stated_rate_base(text: str) -> float:
     """Return what a rate is stated for: a thousand in `per 1,000 inhabitants`; 1 if nothing is said."""
     match = re.search(r"\bper\s+(million|thousand|hundred|1,?000,?000|100,?000|10,?000|1,?000|100)\b", text, re.I)
     words = {"million": 1e6, "thousand": 1e3, "hundred": 1e2}

@@ -7,14 +7,14 @@ import unicodedata
 from collections.abc import Iterable
 
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.mentions import MONTHS, Mention, word_set
+from etude.runtime.number_check.mentions import MONTHS, Mention, mention_word_set
 from etude.runtime.number_check.names import other_names
 from etude.runtime.number_check.operands import Operand
 from etude.runtime.number_check.passage import Passage
 
 _NAME = re.compile(r"(?<![\w.])[^\W\d_a-z][^\W\d_]*(?:[-'\u2019][^\W\d_]+)*(?!\w)")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_COMMON = frozenset(MONTHS) | word_set(
+_COMMON = frozenset(MONTHS) | mention_word_set(
     "this that they with only both each every most more total mean median average monday tuesday wednesday thursday "
     "friday saturday sunday north south east west sept europe asia africa america markdown excel"
 )

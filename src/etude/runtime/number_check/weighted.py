@@ -11,13 +11,15 @@ from etude.runtime.number_check.cues import Cues
 from etude.runtime.number_check.evidence import EvidenceTable
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention
 from etude.runtime.number_check.operands import Operand
-from etude.runtime.number_check.row_groups import row_groups
+from etude.runtime.number_check.row_groups import spoken_row_groups
 
 if TYPE_CHECKING:
     from etude.runtime.number_check.search import Search
 
 
-def within_rows(search: Search, mention: Mention, operands: Sequence[Operand], cues: Cues) -> Iterator[Candidate]:
+def weighted_candidates(
+    search: Search, mention: Mention, operands: Sequence[Operand], cues: Cues
+) -> Iterator[Candidate]:
     """Yield sums of products, weighted means, ranges of quotients, and sums of all measures of a row."""
     if mention.kind not in ("number", "percent"):
         return
@@ -30,7 +32,7 @@ def within_rows(search: Search, mention: Mention, operands: Sequence[Operand], c
         groups: list[tuple[str, list[int], float]] = (
             [("all rows", list(range(table.rows)), 0.3 if not anchors.strong else 0.8)] if table.complete else []
         )
-        groups += [g for g in row_groups(search, mention, t, cues) if g[2] < 1][:4]
+        groups += [g for g in spoken_row_groups(search, mention, t, cues) if g[2] < 1][:4]
         for i, c in enumerate(measures):
             for d in measures[i + 1 :]:
                 yield from _weighted(search, mention, table, c, d, groups, (costs[c] + costs[d]) / 2, cues)

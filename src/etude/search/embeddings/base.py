@@ -1,4 +1,4 @@
-"""The interface of embeddings."""
+"""The interface of embeddings, and how their libraries are loaded."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Embeddings(ABC):
         """Return a float32 array with one row for each text; a text without a meaning has a row of zeros."""
 
 
-def load_numpy() -> Any:
+def load_numpy_for_embeddings() -> Any:
     """Return numpy, also in a process that left it out."""
     allow_numpy()
-    return load_library("numpy")
+    return load_embedding_library("numpy")
 
 
-def load_library(name: str, package: str = "") -> Any:
+def load_embedding_library(name: str, package: str = "") -> Any:
     """Return a library of the extra `search`; raise if it is not installed."""
     try:
         return import_module(name)
@@ -49,7 +49,7 @@ def load_library(name: str, package: str = "") -> Any:
 
 def to_unit_length(vectors: Any) -> Any:
     """Return the vectors with length 1; those of length 0, or with NaN, become zeros."""
-    np = load_numpy()
+    np = load_numpy_for_embeddings()
     array = np.nan_to_num(np.asarray(vectors, dtype=np.float32))
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
     return np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)

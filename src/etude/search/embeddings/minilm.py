@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from etude.errors import Unavailable
-from etude.search.embeddings.base import Embeddings, load_library, load_numpy, to_unit_length
+from etude.search.embeddings.base import Embeddings, load_embedding_library, load_numpy_for_embeddings, to_unit_length
 
 if TYPE_CHECKING:
     from etude.settings import Settings
@@ -26,7 +26,7 @@ class MiniLmEmbeddings(Embeddings):
     batch: ClassVar[int] = 32
 
     def __init__(self, settings: Settings, kind: str, model: str) -> None:
-        load_numpy()
+        load_numpy_for_embeddings()
         try:
             self.name, self.version = "minilm", version(PACKAGE)
         except PackageNotFoundError:
@@ -37,14 +37,14 @@ class MiniLmEmbeddings(Embeddings):
 
     def _load(self) -> None:
         found = {Path(str(f)).name: Path(str(f.locate())) for f in files(PACKAGE) or ()}
-        self._weights = load_library("safetensors.numpy", "safetensors").load_file(found["model.safetensors"])
-        self._tokenizer = load_library("tokenizers").Tokenizer.from_file(str(found["tokenizer.json"]))
+        self._weights = load_embedding_library("safetensors.numpy", "safetensors").load_file(found["model.safetensors"])
+        self._tokenizer = load_embedding_library("tokenizers").Tokenizer.from_file(str(found["tokenizer.json"]))
         self._tokenizer.enable_truncation(TOKENS)
         self._tokenizer.enable_padding()
 
     def embed(self, texts: Sequence[str]) -> Any:
         """Return the vectors of the texts."""
-        np = load_numpy()
+        np = load_numpy_for_embeddings()
         with self._lock:
             if self._tokenizer is None:
                 self._load()
@@ -52,7 +52,7 @@ class MiniLmEmbeddings(Embeddings):
         return to_unit_length(np.concatenate(done)) if done else np.zeros((0, 384), np.float32)
 
     def _forward(self, texts: Sequence[str]) -> Any:
-        np, w = load_numpy(), self._weights
+        np, w = load_numpy_for_embeddings(), self._weights
         encoded = self._tokenizer.encode_batch(list(texts))
         ids = np.array([e.ids for e in encoded])
         mask = np.array([e.attention_mask for e in encoded], np.float32)
@@ -79,14 +79,14 @@ class MiniLmEmbeddings(Embeddings):
         return x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
 
     def _norm(self, x: Any, name: str) -> Any:
-        np = load_numpy()
+        np = load_numpy_for_embeddings()
         centred = x - x.mean(-1, keepdims=True)
         scale = np.sqrt((centred**2).mean(-1, keepdims=True) + np.float32(1e-12))
         return centred / scale * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
 
 
 def _gelu(x: Any) -> Any:
-    np = load_numpy()
+    np = load_numpy_for_embeddings()
     # The error function, by the approximation 7.1.26 of Abramowitz and Stegun: numpy has none.
     z = np.abs(x) / np.float32(np.sqrt(2))
     t = 1 / (1 + np.float32(0.3275911) * z)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from etude.errors import Invalid, ModelError, ModelUnavailable
-from etude.search.embeddings.base import Embeddings, load_numpy, to_unit_length
-from etude.settings import ModelSettings, read_reference
+from etude.search.embeddings.base import Embeddings, load_numpy_for_embeddings, to_unit_length
+from etude.settings import ModelSettings, read_setting_reference
 
 if TYPE_CHECKING:
     from etude.settings import Settings
@@ -28,7 +28,7 @@ class RemoteEmbeddings(Embeddings):
     batch: ClassVar[int] = 256
 
     def __init__(self, settings: Settings, kind: str, model: str) -> None:
-        load_numpy()
+        load_numpy_for_embeddings()
         given = settings.models.get(kind, ModelSettings())
         address = given.base_url or (OPENAI if kind == "openai" else "")
         if not model or not address.startswith(("http://", "https://")):
@@ -38,12 +38,12 @@ class RemoteEmbeddings(Embeddings):
             )
         self.name, self.version = f"{kind}:{model}", address
         self._model, self._timeout_s = model, given.timeout_s
-        key = read_reference(given.api_key, f"`models.{kind}.api_key`") if given.api_key else ""
+        key = read_setting_reference(given.api_key, f"`models.{kind}.api_key`") if given.api_key else ""
         self._key = key or (os.environ.get("OPENAI_API_KEY", "") if kind == "openai" else "")
 
     def embed(self, texts: Sequence[str]) -> Any:
         """Return the vectors of the texts."""
-        np = load_numpy()
+        np = load_numpy_for_embeddings()
         found: list[Any] = []
         for start in range(0, len(texts), self.batch):
             # Servers refuse an empty text.

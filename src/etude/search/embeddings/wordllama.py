@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from etude.search.embeddings.base import Embeddings, load_library, load_numpy, to_unit_length
+from etude.search.embeddings.base import Embeddings, load_embedding_library, load_numpy_for_embeddings, to_unit_length
 
 if TYPE_CHECKING:
     from etude.settings import Settings
@@ -20,8 +20,8 @@ class WordLlamaEmbeddings(Embeddings):
     quick: ClassVar[bool] = True
 
     def __init__(self, settings: Settings, kind: str, model: str) -> None:
-        load_numpy()
-        self._library = load_library("wordllama")
+        load_numpy_for_embeddings()
+        self._library = load_embedding_library("wordllama")
         self.name, self.version = "wordllama", version("wordllama")
         self._lock = threading.Lock()
         self._model: Any = None

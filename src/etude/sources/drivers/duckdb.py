@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from etude.errors import EtudeError, LimitExceeded, SourceError, SourceLocked, SourceUnavailable
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
-from etude.sources.duckdb_errors import broken, invalid_query, is_fatal
+from etude.sources.duckdb_errors import broken_duckdb_error, invalid_duckdb_query, is_fatal_duckdb_error
 from etude.sources.file_fingerprint import file_fingerprint, paths_fingerprint
-from etude.sources.guard_duckdb import GrantedNames, Guard, fold
+from etude.sources.guard_duckdb import GrantedNames, Guard, fold_duckdb_name
 from etude.sources.quoting import quote_identifier, quote_literal
 
 PREPARED = 256
@@ -76,14 +76,14 @@ class DuckdbDriver(Driver):
             raise _cannot_open(mount, error) from None
 
     def _view_granted(self, mount: Mount) -> None:
-        granted, hidden = {fold(t) for t in mount.tables or ()}, self._hidden[mount.name]
+        granted, hidden = {fold_duckdb_name(t) for t in mount.tables or ()}, self._hidden[mount.name]
         rows = self._connection.execute(
             "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = $1 UNION ALL "
             "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = $1 AND NOT internal",
             [hidden],
         ).fetchall()
         for schema, table in rows:
-            if fold(_shown(schema, table)) not in granted:
+            if fold_duckdb_name(_shown(schema, table)) not in granted:
                 continue
             inside = f"{quote_identifier(schema)}.{quote_identifier(table)}"
             self._connection.execute(
@@ -346,7 +346,7 @@ class _CatalogReader:
             [inner],
         ).fetchall():
             name = _shown(schema, table)
-            if mount.tables is not None and fold(name) not in {fold(t) for t in mount.tables}:
+            if mount.tables is not None and fold_duckdb_name(name) not in {fold_duckdb_name(t) for t in mount.tables}:
                 continue
             out.append(
                 {"name": name, "kind": kind, "comment": comment, "columns": columns.get((schema, table), [])}
@@ -514,8 +514,8 @@ def _translate(error: Exception, sql: str) -> Exception:
     text = str(error).split("\n")[0]
     if "INTERRUPT" in str(error) or "Interrupted" in str(error):
         return InterruptedError(text)
-    if is_fatal(error):
-        return broken(str(error))
+    if is_fatal_duckdb_error(error):
+        return broken_duckdb_error(str(error))
     if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in text or "bad_alloc" in text:
         return LimitExceeded(
             "The query needs more memory than `engine.memory` allows.",
@@ -523,5 +523,5 @@ def _translate(error: Exception, sql: str) -> Exception:
             limit="memory",
         )
     if isinstance(error, duckdb.ProgrammingError | duckdb.DataError):
-        return invalid_query(error, sql)
+        return invalid_duckdb_query(error, sql)
     return SourceError(text, hint="DuckDB reported this error: check the query and the data that it reads.")

@@ -27,9 +27,9 @@ from etude.errors import (
     SourceUnavailable,
     Unavailable,
 )
-from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
-from etude.sources.drivers.server_driver import ServerDriver, shorten
-from etude.sources.guard_sql import Granted, column_hint, is_granted
+from etude.sources.base import CheckedQuery, Json, Mount, query_timeout_error
+from etude.sources.drivers.server_driver import ServerDriver, shorten_name_list
+from etude.sources.guard_sql import Granted, column_hint, is_granted_table
 from etude.sources.rows import CHUNK_ROWS, Digits, Plain, Printed, RowColumn, Shape, Sure, read_time, to_batches
 
 CONNECT_S = 10
@@ -166,14 +166,14 @@ class MysqlDriver(ServerDriver["_Schema"]):
             rights = {re.sub(r"\s*\(.*", "", right).strip().upper() for right in _RIGHTS.split(grant.group(1))}
             more = sorted(rights - _HARMLESS)
             if more:
-                warnings.append(f"The user has {shorten(more)} on `{grant.group(2).replace('`', '')}`.")
+                warnings.append(f"The user has {shorten_name_list(more)} on `{grant.group(2).replace('`', '')}`.")
         roles = [str(row[0]) for row, grant in zip(grants, found, strict=True) if grant is None]
         if any(re.match(r"GRANT .* TO ", text) and " ON " not in text for text in roles):
             warnings.append("The user has roles; etude does not check their privileges.")
         known = self._known()
         others = [".".join(row[:2]) for row in tables if (row[0], row[1]) not in known.tables]
         if others:
-            warnings.append(f"The user may also read {shorten(others)}, which the source does not grant.")
+            warnings.append(f"The user may also read {shorten_name_list(others)}, which the source does not grant.")
         return warnings
 
     def catalog(self) -> Json:
@@ -259,7 +259,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
         if code == _INTERRUPTED and self._stopped:
             return Cancelled("The query was cancelled.")
         if code in _TIMEOUT:
-            return out_of_time(timeout_s)
+            return query_timeout_error(timeout_s)
         if code in _NO_RIGHT:
             return Refused(
                 f"The server refused the query: {text}.",
@@ -459,7 +459,7 @@ class _Schema:
     def _is_wanted(self, mount: Mount, name: Name) -> bool:
         if mount.tables is None:
             return not self._default or name[0] == self._default
-        return is_granted(mount.tables, self.shown(name), ".".join(name))
+        return is_granted_table(mount.tables, self.shown(name), ".".join(name))
 
     def shown(self, name: Name) -> str:
         """Return the display name, which queries may use."""

@@ -23,10 +23,10 @@ from etude.errors import (
     SourceUnavailable,
     Unavailable,
 )
-from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
-from etude.sources.drivers.server_driver import ServerDriver, shorten
-from etude.sources.guard_sql import Granted, UserCode, column_hint, is_granted
-from etude.sources.query_hints import type_error
+from etude.sources.base import CheckedQuery, Json, Mount, query_timeout_error
+from etude.sources.drivers.server_driver import ServerDriver, shorten_name_list
+from etude.sources.guard_sql import Granted, UserCode, column_hint, is_granted_table
+from etude.sources.query_hints import type_error_hint
 from etude.sources.rows import (
     CHUNK_ROWS,
     Digits,
@@ -331,7 +331,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         if self._mount.tables is None:
             # A partition is read through its parent, unless it is granted by name.
             return not relation.partition
-        return is_granted(self._mount.tables, relation.shown, f"{relation.schema}.{relation.name}")
+        return is_granted_table(self._mount.tables, relation.shown, f"{relation.schema}.{relation.name}")
 
     def excess_rights(self) -> list[str]:
         """Return the privileges of the role beyond reading the granted tables, from the server's system catalog."""
@@ -347,18 +347,22 @@ class PostgresDriver(ServerDriver["_Schema"]):
         if may:
             warnings.append(f"The role `{role}` may {', '.join(may)}.")
         if member:
-            warnings.append(f"The role `{role}` is a member of {shorten(member)}.")
+            warnings.append(f"The role `{role}` is a member of {shorten_name_list(member)}.")
         if writable := sorted(self._names(_WRITABLE)):
-            warnings.append(f"The role `{role}` may change {shorten(writable)}.")
+            warnings.append(f"The role `{role}` may change {shorten_name_list(writable)}.")
         if schemas := sorted(self._names(_CREATABLE)):
-            warnings.append(f"The role `{role}` may create objects in the schemas {shorten(schemas)}.")
+            warnings.append(f"The role `{role}` may create objects in the schemas {shorten_name_list(schemas)}.")
         if creates:
             warnings.append(f"The role `{role}` may create schemas.")
         if definers := sorted(self._names(_DEFINERS)):
-            warnings.append(f"The role `{role}` may call {shorten(definers)} with the privileges of their owners.")
+            warnings.append(
+                f"The role `{role}` may call {shorten_name_list(definers)} with the privileges of their owners."
+            )
         others = [f"{r[1]}.{r[2]}" for r in self._ask(_RELATIONS) if not self._is_wanted(_Relation(*r)) and not r[-1]]
         if others:
-            warnings.append(f"The role `{role}` may also read {shorten(others)}, which the source does not grant.")
+            warnings.append(
+                f"The role `{role}` may also read {shorten_name_list(others)}, which the source does not grant."
+            )
         if warnings and not read_only:
             warnings.append(f"Consider `ALTER ROLE {role} SET default_transaction_read_only = on`.")
         return warnings
@@ -462,7 +466,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         if state == "57014":
             if self._stopped:
                 return Cancelled("The query was cancelled.")
-            return out_of_time(timeout_s)
+            return query_timeout_error(timeout_s)
         if state in ("25006", "42501"):
             return Refused(
                 f"Postgres refused the query: {text}.",
@@ -489,7 +493,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         if error.diag.statement_position:
             before = checked.sql[: int(error.diag.statement_position) - 1]
             position = {"line": before.count("\n") + 1, "column": len(before) - before.rfind("\n")}
-        if (typed := type_error(text, checked.sql, "postgres")) is not None:
+        if (typed := type_error_hint(text, checked.sql, "postgres")) is not None:
             return InvalidQuery(f"Postgres reported an error: {typed[0]}", hint=typed[1], **position)
         return InvalidQuery(f"Postgres reported an error: {text}.", hint=hint, **position)
 

@@ -11,7 +11,7 @@ from etude.sources.base import CheckedQuery, Driver
 from etude.sources.guard_sql import Granted, check_sql
 
 
-def shorten(names: Sequence[str], most: int = 5) -> str:
+def shorten_name_list(names: Sequence[str], most: int = 5) -> str:
     """Return the first names in backticks, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(f"`{name}`" for name in names[:most]) + more

@@ -26,10 +26,10 @@ from etude.errors import (
     SourceLocked,
     SourceUnavailable,
 )
-from etude.sources.base import CheckedQuery, Driver, Json, Mount, out_of_time, schema_mark
-from etude.sources.file_fingerprint import sqlite_fingerprint, stamp
+from etude.sources.base import CheckedQuery, Driver, Json, Mount, query_timeout_error, tables_fingerprint
+from etude.sources.file_fingerprint import file_stamp, sqlite_fingerprint
 from etude.sources.functions import allowed_functions
-from etude.sources.guard_sql import Described, Granted, check_sql, column_hint, is_granted
+from etude.sources.guard_sql import Described, Granted, check_sql, column_hint, is_granted_table
 from etude.sources.quoting import quote_identifier, quote_literal
 from etude.sources.rows import CHUNK_ROWS, Dynamic, RowColumn, to_batches
 
@@ -102,7 +102,7 @@ class SqliteDriver(Driver):
     def _mark(self) -> str:
         """Return identity, size, times and header of the file, without its WAL, which SQLite follows by itself."""
         try:
-            return stamp(self._path) + self._header().hex()
+            return file_stamp(self._path) + self._header().hex()
         except OSError as error:
             raise self._unreachable(error) from None
 
@@ -209,7 +209,7 @@ class SqliteDriver(Driver):
     def schema_fingerprint(self) -> str:
         """Return the fingerprint of the schema without counting rows, which takes long if there are many tables."""
         schema = self._known()
-        return schema_mark([{"name": n, "columns": schema.described_columns(n)} for n in schema.kinds])
+        return tables_fingerprint([{"name": n, "columns": schema.described_columns(n)} for n in schema.kinds])
 
     def _counts(self, connection: sqlite3.Connection, schema: _Schema) -> tuple[dict[str, int], bool]:
         """Return the row counts, and whether they are exact. Every estimate needs those of all tables."""
@@ -318,7 +318,7 @@ class SqliteDriver(Driver):
         if text == "interrupted" or name.startswith("SQLITE_INTERRUPT"):
             if self._stopped:
                 return Cancelled("The query was cancelled.")
-            return out_of_time(timeout_s or 0)
+            return query_timeout_error(timeout_s or 0)
         if name == "SQLITE_AUTH" or "prohibited" in text or "not authorized" in text:
             return Refused(
                 f"SQLite's authorizer refused the query: {text}.",
@@ -416,7 +416,7 @@ class _Schema:
         self.columns: dict[str, list[tuple[str, str, int, int]]] = defaultdict(list)
         for table, *column in _list_columns(connection, [name for name, _ in present]):
             self.columns[table].append(tuple(column))
-        self.kinds = {n: kind for n, kind in present if is_granted(mount.tables, n) and n in self.columns}
+        self.kinds = {n: kind for n, kind in present if is_granted_table(mount.tables, n) and n in self.columns}
         self._functions = allowed_functions("sqlite")
         self._present = {name.lower() for name, *_ in rows}
         self._readable = {n.lower() for n in self.kinds} | allowed_functions("sqlite_tables")

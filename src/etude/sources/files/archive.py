@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from etude.errors import Invalid, LimitExceeded
-from etude.sources.files.content import compression_of, open_bytes
-from etude.sources.files.discover import clean_name, format_of, stem_of
+from etude.sources.files.content import compression_of, open_decompressed
+from etude.sources.files.discover import clean_table_name, format_by_name, stem_of
 from etude.sources.files.document import is_document
 
 MOST_MEMBERS = 1_000
@@ -98,7 +98,7 @@ def _extract(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, targe
         return size
     # A bomb may be packed twice, so the bytes of a compressed file count as they are once it is read.
     size = 0
-    with suppress(Invalid), open_bytes(str(target)) as unpacked:  # if it is damaged, its reader says so
+    with suppress(Invalid), open_decompressed(str(target)) as unpacked:  # if it is damaged, its reader says so
         while chunk := unpacked.read(CHUNK):
             size += len(chunk)
             if size > most:
@@ -120,7 +120,7 @@ def refuse_growth(path: str) -> LimitExceeded:
 
 
 def _is_wanted(name: str, documents: bool) -> bool:
-    return format_of(name) not in ("", "zip") or (documents and is_document(name))
+    return format_by_name(name) not in ("", "zip") or (documents and is_document(name))
 
 
 def _is_hidden(name: str) -> bool:
@@ -130,4 +130,4 @@ def _is_hidden(name: str) -> bool:
 def _file_name(name: str) -> str:
     """Return a plain file name with the endings of the member."""
     base = name.replace("\\", "/").rsplit("/", 1)[-1]
-    return clean_name(stem_of(base)) + base[len(stem_of(base)) :].lower()
+    return clean_table_name(stem_of(base)) + base[len(stem_of(base)) :].lower()

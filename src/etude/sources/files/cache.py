@@ -18,7 +18,7 @@ from pathlib import Path
 
 from etude.errors import EtudeError
 from etude.sources.base import Json, LoadWait
-from etude.sources.files.discover import FileTable, unique_names
+from etude.sources.files.discover import FileTable, unique_table_names
 from etude.sources.pool import MAIN, OnProgress, Pool
 
 LOAD_S = 3600.0
@@ -51,7 +51,7 @@ def load_files(
         if tables is None:
             tables = _read_index(folder / file.key) or []  # noqa: PLW2901 - what was missing is there now
         entries += [dict(t, fingerprint=file.key) for t in tables]
-    for entry, name in zip(entries, unique_names(e["table"] for e in entries), strict=True):
+    for entry, name in zip(entries, unique_table_names(e["table"] for e in entries), strict=True):
         entry["table"] = name
     notes = [f"`{Path(f.paths[0]).name}` was not loaded: {e.message}" for f, e in failed.items()]
     return entries, notes, bool(missing)

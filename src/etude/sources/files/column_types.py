@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.errors import Invalid
-from etude.sources.files.parquet import read_parquet, write
+from etude.sources.files.parquet import read_parquet, write_query_to_parquet
 from etude.sources.files.report import TypeNote
 from etude.sources.quoting import quote_identifier, quote_literal
 
@@ -120,7 +120,7 @@ class ReadingOptions:
     """`.` or `,`; empty if the values must decide."""
 
 
-def reading_of(options: Mapping[str, str]) -> ReadingOptions:
+def parse_reading_options(options: Mapping[str, str]) -> ReadingOptions:
     """Return the reading that the options of a source ask for; raise `Invalid` for an unknown value."""
     dates, decimal = options.get("dates", ""), options.get("decimal", "")
     if dates and dates not in DATE_ORDERS:
@@ -204,7 +204,7 @@ def refine_types(
         chosen = ", ".join(
             f"{casts[c[0]]} AS {quote_identifier(c[0])}" if c[0] in casts else quote_identifier(c[0]) for c in columns
         )
-        write(con, f"SELECT {chosen} FROM {read_parquet(str(staged))}", target)
+        write_query_to_parquet(con, f"SELECT {chosen} FROM {read_parquet(str(staged))}", target)
     else:
         os.replace(staged, target)
     return rows, tuple(notes)

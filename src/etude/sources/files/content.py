@@ -1,4 +1,4 @@
-"""The format of a file by its content: a name may be wrong, or have no ending."""
+"""The format and the compression of a file by its content: a name may be wrong, or have no ending."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from etude.errors import Invalid
-from etude.sources.files.dialect import detect_dialect, read_records
+from etude.sources.files.dialect import detect_dialect, read_csv_records
 
 HEAD = 1 << 16
 GZIP = b"\x1f\x8b"
@@ -63,14 +63,14 @@ def judge_format(path: str, named: str, documents: bool = False) -> str:
             raise Invalid(f"`{path}` is {noun}, which is not read as a table.", hint=hint)
     if named in ("parquet", "zip"):
         return named  # its reader says what is wrong
-    with open_bytes(path) as file:
+    with open_decompressed(path) as file:
         return _judge_text(path, file.read(HEAD), named, documents)
 
 
 def _judge_text(path: str, head: bytes, named: str, documents: bool) -> str:
-    from etude.sources.files.text import encoding_of
+    from etude.sources.files.text import detect_encoding
 
-    encoding, _ = encoding_of(head)
+    encoding, _ = detect_encoding(head)
     zeros = head.count(0) if not encoding.startswith(("utf-16", "utf-32")) else 0
     odd = len(head) - len(head.translate(None, UNPRINTABLE)) if not encoding else 0
     if head and (odd > MOST_UNPRINTABLE * len(head) or zeros > len(head) // 2):
@@ -100,7 +100,7 @@ def _is_delimited(text: str) -> bool:
         return False
     whole = len(text) < HEAD
     dialect = detect_dialect(text, whole)
-    rows = [r for r in read_records(io.StringIO(text, newline=""), dialect, cut=not whole) if not r.blank]
+    rows = [r for r in read_csv_records(io.StringIO(text, newline=""), dialect, cut=not whole) if not r.blank]
     rows = rows if whole else rows[:-1]
     return dialect.width > 1 and len(rows) > 1 and all(len(r.fields) == dialect.width for r in rows)
 
@@ -113,7 +113,7 @@ def compression_of(path: str) -> str:
 
 
 @contextmanager
-def open_bytes(path: str) -> Iterator[IO[bytes]]:
+def open_decompressed(path: str) -> Iterator[IO[bytes]]:
     """Open the file's bytes, decompressed if they are gzip or Zstandard."""
     import pyarrow as pa
 
@@ -137,14 +137,14 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
         raise Invalid(f"`{path}` is not a whole zstd file: {error}.", hint="Download or pack it again.") from error
 
 
-def unpack(path: str, scratch: Path, index: str) -> str:
+def decompress_for_duckdb(path: str, scratch: Path, index: str) -> str:
     """Return a path that DuckDB can open: the file itself, or a copy if its compression does not fit its name."""
     packed = compression_of(path)
     named = next((kind for kind, ends in ENDINGS.items() if path.lower().endswith(ends)), "")
     if packed == named:
         return path
     copy = scratch / f"unpacked{index}"
-    with open_bytes(path) as file, open(copy, "wb") as out:
+    with open_decompressed(path) as file, open(copy, "wb") as out:
         shutil.copyfileobj(file, out, 1 << 20)
     return str(copy)
 

@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from etude.errors import Invalid
-from etude.sources.duckdb_errors import reraise_limit
+from etude.sources.duckdb_errors import reraise_duckdb_limit
 from etude.sources.files.column_types import ReadingOptions, refine_types
-from etude.sources.files.content import unpack
+from etude.sources.files.content import decompress_for_duckdb
 from etude.sources.files.dialect import (
     RARE_DELIMITERS,
     TITLE_ROWS,
     CsvDialect,
     CsvRecord,
-    count_metadata,
+    count_metadata_records,
+    csv_value_kind,
     detect_dialect,
-    read_records,
-    value_kind,
+    read_csv_records,
 )
-from etude.sources.files.parquet import describe_differing_columns, read_parquet, write
-from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote, merge_reports
+from etude.sources.files.parquet import describe_differing_columns, read_parquet, write_query_to_parquet
+from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote, merge_load_reports
 from etude.sources.files.text import CHUNK, Survey, open_text, survey_text
 from etude.sources.quoting import quote_identifier, quote_literal
 
@@ -99,7 +99,7 @@ class CsvPart:
         return f"SELECT {', '.join(kept + [f'{v} AS {quote_identifier(k)}' for k, v in self.constants])} FROM {rows}"
 
 
-def prepare(con: Any, paths: tuple[str, ...], scratch: Path) -> list[CsvPart]:
+def prepare_csv_parts(con: Any, paths: tuple[str, ...], scratch: Path) -> list[CsvPart]:
     """Read and stage each file once; return the parts with their reports."""
     return [_part(con, path, scratch, str(i) if len(paths) > 1 else "") for i, path in enumerate(paths)]
 
@@ -108,20 +108,20 @@ def join_csv_parts(
     con: Any, parts: list[CsvPart], target: Path, scratch: Path, reading: ReadingOptions
 ) -> tuple[int, LoadReport]:
     """Write the parts as one Parquet file; return the number of rows and the report."""
-    report = merge_reports([p.report for p in parts])
+    report = merge_load_reports([p.report for p in parts])
     joined = Path(parts[0].staged)
     if len(parts) > 1 or parts[0].constants:
         types = _common_types(parts)
         joined = scratch / "joined.parquet"
-        write(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
+        write_query_to_parquet(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
         report = replace(
-            report, notes=report.notes + describe_differing_columns([(p.source, names_of(p)) for p in parts])
+            report, notes=report.notes + describe_differing_columns([(p.source, csv_part_names(p)) for p in parts])
         )
     count, notes = refine_types(con, joined, target, leave=EXTRA, reading=reading)
     return count, replace(report, types=report.types + notes)
 
 
-def names_of(part: CsvPart) -> list[str]:
+def csv_part_names(part: CsvPart) -> list[str]:
     """Return the names of the part's columns."""
     return [c.name for c in part.columns if c.name]
 
@@ -145,9 +145,11 @@ def _part(con: Any, path: str, scratch: Path, index: str) -> CsvPart:
         # Types that a sample suggests and all values have are those that the whole file suggests, and found faster.
         for sample_rows in (SNIFFED_ROWS, -1):
             try:
-                part = _as_is(con, path, unpack(path, scratch, index), found, dialect, staged, sample_rows)
+                part = _as_is(
+                    con, path, decompress_for_duckdb(path, scratch, index), found, dialect, staged, sample_rows
+                )
             except duckdb.Error as error:
-                reraise_limit(error)
+                reraise_duckdb_limit(error)
                 part = None
             if part:
                 return part
@@ -248,9 +250,11 @@ def _is_data(rows: list[list[str]]) -> bool:
     first, below = rows[0], rows[1:]
     if not below or _is_year_header(first) or all(re.fullmatch(r"(19|20)\d\d", cell.strip()) for cell in first):
         return False
-    kinds = [{value_kind(row[at]) for row in below if at < len(row) and row[at].strip()} for at in range(len(first))]
+    kinds = [
+        {csv_value_kind(row[at]) for row in below if at < len(row) and row[at].strip()} for at in range(len(first))
+    ]
     typed = [(cell, kind) for cell, kind in zip(first, kinds) if len(kind) == 1 and kind != {""}]
-    if not typed or any({value_kind(cell)} != kind for cell, kind in typed):
+    if not typed or any({csv_value_kind(cell)} != kind for cell, kind in typed):
         return False
     return len(typed) == len(first) or any(re.search(r"\d\D+\d", cell) for cell, _ in typed)
 
@@ -271,7 +275,7 @@ def _as_is(
     if sniffed is None or not _agree(sniffed, dialect, found):
         return None
     with open_text(path, found) as text:
-        head = list(islice((r for r in read_records(text, dialect) if not r.blank), 1000))
+        head = list(islice((r for r in read_csv_records(text, dialect) if not r.blank), 1000))
     if _has_title_row(head, dialect.width):
         return None
     notes: tuple[str, ...] = ()
@@ -294,7 +298,7 @@ def _as_is(
     if grouped:
         columns = tuple(CsvColumn(c.name, "VARCHAR" if c.name in grouped else c.type) for c in sniffed.columns)
         sniffed = sniffed._replace(columns=columns)
-    write(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
+    write_query_to_parquet(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
     if sample_rows > 0 and _has_late_values(con, sniffed.columns, staged, sample_rows):
         return None
     report = LoadReport(
@@ -353,7 +357,7 @@ def _sniff(con: Any, path: str, options: str, sample_rows: int = -1) -> Sniffed 
             f"SELECT * FROM sniff_csv({quote_literal(path)}, sample_size={sample_rows}{extra})"
         ).fetchone()
     except duckdb.Error as error:
-        reraise_limit(error)
+        reraise_duckdb_limit(error)
         return None
     delimiter, quote, escape, new_line, comment, skip, header, columns, dates, times = row[:10]
     sure = [
@@ -434,7 +438,7 @@ def _repaired(
     with open_text(path, found) as text:
         lines = (line.replace("\0", "") for line in text) if found.nul_bytes else text
         wrote = _rewrite(
-            con, _below_comments(read_records(lines, dialect), comments, faults), dialect, copy, scratch, faults
+            con, _below_comments(read_csv_records(lines, dialect), comments, faults), dialect, copy, scratch, faults
         )
     columns = tuple(CsvColumn(n, "VARCHAR") for n in wrote.names)
     columns += (CsvColumn(_free(EXTRA, wrote.names) if wrote.extra else "", "VARCHAR"),)
@@ -521,7 +525,7 @@ def _without_titles(head: list[CsvRecord], width: int, faults: RowFaults) -> lis
     """Leave out titles and metadata above a table of several columns: they are neither rows nor the header."""
     if width < 2:
         return head
-    if above := count_metadata(head, width):
+    if above := count_metadata_records(head, width):
         for record in head[:above]:
             one = sum(bool(f.strip()) for f in record.fields) < 2
             fault = "one cell above the header" if one else "another number of fields above the header"
@@ -604,10 +608,10 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
     for candidate in candidates:
         try:
             rows = _read_csv(candidate.path, candidate.options, candidate.columns)
-            named = ", ".join(map(quote_identifier, names_of(candidate)))
-            write(con, f"SELECT {named} FROM {rows}", Path(candidate.staged))
+            named = ", ".join(map(quote_identifier, csv_part_names(candidate)))
+            write_query_to_parquet(con, f"SELECT {named} FROM {rows}", Path(candidate.staged))
         except duckdb.Error as error:
-            reraise_limit(error)
+            reraise_duckdb_limit(error)
             failed = error
         else:
             return candidate

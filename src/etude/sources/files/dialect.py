@@ -47,7 +47,7 @@ def detect_dialect(sample: str, whole: bool) -> CsvDialect:
     """Return the dialect that makes the sample most regular; `whole` means that the sample is the whole file."""
     best, best_score = CsvDialect(","), -1.0
     for dialect in _candidates(sample):
-        found = list(islice(read_records(io.StringIO(sample, newline=""), dialect, cut=not whole), SAMPLE_RECORDS))
+        found = list(islice(read_csv_records(io.StringIO(sample, newline=""), dialect, cut=not whole), SAMPLE_RECORDS))
         if not whole and len(found) > 1 and len(found) < SAMPLE_RECORDS:
             found.pop()
         score, width = _score(found)
@@ -59,7 +59,7 @@ def detect_dialect(sample: str, whole: bool) -> CsvDialect:
     return best
 
 
-def read_records(lines: Iterable[str], dialect: CsvDialect, cut: bool = False) -> Iterator[CsvRecord]:
+def read_csv_records(lines: Iterable[str], dialect: CsvDialect, cut: bool = False) -> Iterator[CsvRecord]:
     """Yield every record of the file, including faulty ones; blank lines are records marked as blank.
 
     `cut` means that the lines are only the start of a file, so a quoted field may be open at the end.
@@ -242,7 +242,7 @@ def _has_decimal_commas(found: list[CsvRecord]) -> bool:
     return bool(commas) and all(re.fullmatch(r"[+-]?[\d.]+,\d+", field.strip()) for field in commas)
 
 
-def count_metadata(rows: list[CsvRecord], width: int) -> int:
+def count_metadata_records(rows: list[CsvRecord], width: int) -> int:
     """Return how many rows above the header are metadata: they have another number of fields than the table.
 
     The row below them must be a header: all its cells are names, and a column below it holds numbers or dates.
@@ -252,16 +252,16 @@ def count_metadata(rows: list[CsvRecord], width: int) -> int:
         return 0
     header, table = rows[at].fields, [row.fields for row in rows[at + 1 :]]
     names = {name.strip().lower() for name in header}
-    if len(names) < width or not all(names) or any(map(value_kind, names)):
+    if len(names) < width or not all(names) or any(map(csv_value_kind, names)):
         return 0
     regular = [row for row in table if len(row) == width]
     if len(regular) < MOST_REGULAR * len(table):
         return 0
     cells = ([row[column] for row in regular if row[column].strip()] for column in range(width))
-    return at if any(found and all(map(value_kind, found)) for found in cells) else 0
+    return at if any(found and all(map(csv_value_kind, found)) for found in cells) else 0
 
 
-def value_kind(cell: str) -> str:
+def csv_value_kind(cell: str) -> str:
     """Return `date` or `number` if the cell is one in any of the usual styles, else an empty text."""
     text = cell.strip()
     return "date" if DATE.fullmatch(text) else "number" if NUMBER.fullmatch(text) else ""
@@ -276,7 +276,7 @@ def _score(found: list[CsvRecord]) -> tuple[float, int]:
     counts = Counter(len(r.fields) for r in rows)
     width, often = max(counts.items(), key=lambda item: (item[1], item[0] == first, item[0]))
     strays = sum(r.stray_quote for r in rows) / len(rows)
-    if above := count_metadata(rows, width):
+    if above := count_metadata_records(rows, width):
         return often / (len(rows) - above) - strays / 2, width
     if width == 1 and first == 1:
         # Of the delimiters that make one column, one that does not occur keeps each line whole.

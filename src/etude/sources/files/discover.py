@@ -109,10 +109,10 @@ class _Root(NamedTuple):
 
 def discover(url: str, *, follow_links: bool = False, options: Options = ()) -> list[FileTable]:
     """Return the tables behind a file, a folder or a glob; only names and sizes are read."""
-    return list(scan(url, follow_links=follow_links, options=options).tables)
+    return list(scan_files(url, follow_links=follow_links, options=options).tables)
 
 
-def scan(url: str, *, follow_links: bool = False, options: Options = (), uploaded: bool = False) -> FoundFiles:
+def scan_files(url: str, *, follow_links: bool = False, options: Options = (), uploaded: bool = False) -> FoundFiles:
     """Do the same as `discover`, and return the names of files that were left out, too.
 
     A symbolic link that leads out of the folder is followed only with `follow_links`: otherwise any user who may
@@ -135,11 +135,11 @@ def scan(url: str, *, follow_links: bool = False, options: Options = (), uploade
     if not known:
         raise Invalid(f"No readable file at `{url}`. {_listing(ignored)}", hint=f"etude reads {_kinds()}.")
     groups = _group(known)
-    names = unique_names(name for name, _ in groups)
+    names = unique_table_names(name for name, _ in groups)
     return FoundFiles(tuple(_table(n, files, options) for n, (_, files) in zip(names, groups)), ignored, links)
 
 
-def format_of(path: str) -> str:
+def format_by_name(path: str) -> str:
     """`csv`, `json`, `parquet`, `excel`, `zip`, or empty if the name has no known ending."""
     stem, suffix = os.path.splitext(path.lower())
     if suffix not in PACKED:
@@ -148,7 +148,7 @@ def format_of(path: str) -> str:
     return inner if inner in PACKABLE else ""
 
 
-def clean_name(text: str) -> str:
+def clean_table_name(text: str) -> str:
     """Return a name that needs no quotes in a query: lower-case words joined by `_`."""
     plain = text
     if not text.isascii():
@@ -159,7 +159,7 @@ def clean_name(text: str) -> str:
     return name
 
 
-def unique_names(names: Iterable[str]) -> list[str]:
+def unique_table_names(names: Iterable[str]) -> list[str]:
     """Return the same names, with later duplicates numbered `_2`, `_3`, ..."""
     wanted = list(names)
     taken, given = set(wanted), set[str]()
@@ -231,7 +231,7 @@ def _stat(root: _Root, path: str, parts: tuple[str, ...]) -> _Seen:
     real = root.resolve(path)
     if real is None:
         return _Seen("", parts, root.asked, "")
-    return _Seen(real, parts, root.asked, format_of(parts[-1]))
+    return _Seen(real, parts, root.asked, format_by_name(parts[-1]))
 
 
 def _is_foreign(path: str) -> bool:
@@ -252,15 +252,15 @@ def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
     folders: dict[str, list[_Seen]] = {}
     for file in files:
         if len(file.parts) == 1:
-            groups.append((clean_name(stem_of(file.parts[-1])), [file]))
+            groups.append((clean_table_name(stem_of(file.parts[-1])), [file]))
         else:
             folders.setdefault(_folder(file), []).append(file)
     for folder, parts in folders.items():
         formats = {p.format for p in parts}
         if len(formats) == 1 and not formats & {"excel", "zip"}:
-            groups.append((clean_name(folder), parts))
+            groups.append((clean_table_name(folder), parts))
         else:
-            groups += [(clean_name(f"{folder} {stem_of(p.parts[-1])}"), [p]) for p in parts]
+            groups += [(clean_table_name(f"{folder} {stem_of(p.parts[-1])}"), [p]) for p in parts]
     return sorted(groups, key=lambda g: g[1][0].parts)
 
 

@@ -35,7 +35,7 @@ def is_document(path: str) -> bool:
     return path.lower().endswith(ENDINGS)
 
 
-def load(paths: Sequence[str], target: Path) -> tuple[int, LoadReport]:
+def load_documents(paths: Sequence[str], target: Path) -> tuple[int, LoadReport]:
     """Write the parts of documents to a Parquet file; return how many there are, and what is to be known about them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -45,7 +45,7 @@ def load(paths: Sequence[str], target: Path) -> tuple[int, LoadReport]:
     parts: list[Part] = []
     notes: list[str] = []
     for path in paths:
-        found = list(read_parts(path))
+        found = list(read_document_parts(path))
         if not any(part.text for part in found):
             notes.append(f"`{Path(path).name}` has no text; it may hold only pictures of pages.")
         names += [Path(path).name] * len(found)
@@ -61,7 +61,7 @@ def load(paths: Sequence[str], target: Path) -> tuple[int, LoadReport]:
     return len(parts), LoadReport(notes=tuple(notes))
 
 
-def read_parts(path: str) -> Iterator[Part]:
+def read_document_parts(path: str) -> Iterator[Part]:
     """Yield the parts of a document. Raise `Invalid` or `LimitExceeded` if it cannot be read whole."""
     with open(path, "rb") as file:
         data = file.read(MOST_BYTES + 1)
@@ -82,9 +82,9 @@ def read_parts(path: str) -> Iterator[Part]:
 
 
 def _decode(data: bytes) -> str:
-    from etude.sources.files.text import encoding_of
+    from etude.sources.files.text import detect_encoding
 
-    encoding, _ = encoding_of(data[: 1 << 20])
+    encoding, _ = detect_encoding(data[: 1 << 20])
     try:
         text = data.decode(encoding or "utf-8")
     except UnicodeDecodeError:

@@ -14,20 +14,24 @@ from typing import Any
 
 from etude.errors import Invalid, Unavailable
 from etude.sources.files.column_types import NULL_MARKERS
-from etude.sources.files.discover import clean_name, unique_names
+from etude.sources.files.discover import clean_table_name, unique_table_names
 from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote
 
 Row = list[Any]
 
 
-def load(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, LoadReport]]:
+def load_workbook(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, LoadReport]]:
     """Write one Parquet file for each sheet; return table name, file, number of rows and report of each."""
     import pyarrow.parquet as pq
 
     sheets = _sheets(path)
     if not sheets:
         raise Invalid(f"`{path}` has no cell with a value.", hint="Remove the file, or fill a sheet.")
-    names = [table] if len(sheets) == 1 else unique_names(clean_name(f"{table} {sheet}") for sheet, *_ in sheets)
+    names = (
+        [table]
+        if len(sheets) == 1
+        else unique_table_names(clean_table_name(f"{table} {sheet}") for sheet, *_ in sheets)
+    )
     errors = _error_cells(path)
     staged = []
     for at, (name, (sheet, rows, first_line, hidden)) in enumerate(zip(names, sheets)):

@@ -15,22 +15,22 @@ from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, SourceEr
 from etude.sources.file_fingerprint import paths_fingerprint
 from etude.sources.files import delimited, document, excel, parquet, records
 from etude.sources.files.archive import unzip
-from etude.sources.files.column_types import reading_of, refine_types
+from etude.sources.files.column_types import parse_reading_options, refine_types
 from etude.sources.files.content import judge_format
 from etude.sources.files.discover import (
     DOCUMENTS,
     FileTable,
-    clean_name,
+    clean_table_name,
     discover,
-    format_of,
-    scan,
+    format_by_name,
+    scan_files,
     stem_of,
-    unique_names,
+    unique_table_names,
 )
 from etude.sources.files.document import is_document
 from etude.sources.files.report import LoadReport
 
-__all__ = ["FileTable", "LoadReport", "LoadedTable", "discover", "load", "scan", "unique_names"]
+__all__ = ["FileTable", "LoadReport", "LoadedTable", "discover", "load", "scan_files", "unique_table_names"]
 
 
 NOUNS = {"csv": "delimited text", "json": "JSON", "parquet": "Parquet", "excel": "a workbook", "zip": "a zip archive"}
@@ -88,7 +88,7 @@ def _load_judged(file: FileTable, out_dir: Path, config: Mapping[str, str] | Non
             tables = _unzipped(judged, out_dir, config, watch)
         case _:
             tables = _converted(judged, out_dir, config, watch)
-    named = format_of(file.paths[0])
+    named = format_by_name(file.paths[0])
     if named == judged.format or (judged.format == "document" and is_document(file.paths[0])):
         return tables
     said = f"The name has {'another' if named else 'no known'} ending, but the content is {NOUNS[judged.format]}."
@@ -108,9 +108,9 @@ def _unzipped(file: FileTable, out_dir: Path, config: Mapping[str, str] | None, 
         members, notes = unzip(file.paths[0], scratch, DOCUMENTS in file.options)
         names = [file.table]
         if len(members) > 1:
-            names = unique_names(clean_name(f"{file.table} {stem_of(path.name)}") for _, path in members)
+            names = unique_table_names(clean_table_name(f"{file.table} {stem_of(path.name)}") for _, path in members)
         for at, (name, (member, path)) in enumerate(zip(names, members)):
-            named = format_of(path.name) or ("document" if is_document(path.name) else "")
+            named = format_by_name(path.name) or ("document" if is_document(path.name) else "")
             inside = FileTable(name, (str(path),), named, "", file.options)
             try:
                 loaded = _load_judged(inside, out_dir / str(at), config, watch)
@@ -176,9 +176,9 @@ def _check_unchanged(file: FileTable) -> None:
 
 
 def _delimited(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
-    reading = reading_of(dict(file.options))
-    parts = delimited.prepare(con, file.paths, scratch)
-    groups = parquet.group_files_by_columns([(p.source, delimited.names_of(p)) for p in parts])
+    reading = parse_reading_options(dict(file.options))
+    parts = delimited.prepare_csv_parts(con, file.paths, scratch)
+    groups = parquet.group_files_by_columns([(p.source, delimited.csv_part_names(p)) for p in parts])
     names = _names(file, groups)
     staged: list[Staged] = []
     for table, members in zip(names, groups):
@@ -190,9 +190,9 @@ def _delimited(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
 
 def _workbook(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
     """Read the sheets; text that holds numbers or dates is typed like that of delimited files."""
-    reading = reading_of(dict(file.options))
+    reading = parse_reading_options(dict(file.options))
     staged: list[Staged] = []
-    for table, path, _, report in excel.load(file.table, file.paths[0], scratch):
+    for table, path, _, report in excel.load_workbook(file.table, file.paths[0], scratch):
         target = path.with_suffix(".typed")
         rows, notes = refine_types(con, path, target, reading=reading)
         known = {note.column for note in report.types}
@@ -203,18 +203,18 @@ def _workbook(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
 
 def _records(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
     target = scratch / "0.table.parquet"
-    rows, report = records.load(con, file.paths, target, scratch)
+    rows, report = records.load_json_records(con, file.paths, target, scratch)
     return [(file.table, target, rows, report)]
 
 
 def _documents(file: FileTable, scratch: Path) -> list[Staged]:
     target = scratch / "0.table.parquet"
-    rows, report = document.load(file.paths, target)
+    rows, report = document.load_documents(file.paths, target)
     return [(file.table, target, rows, report)]
 
 
 def _in_place(file: FileTable) -> list[LoadedTable]:
-    found = [(path, *parquet.inspect(path)) for path in file.paths]
+    found = [(path, *parquet.inspect_parquet(path)) for path in file.paths]
     groups = parquet.group_files_by_columns([(path, names) for path, _, names in found])
     tables = []
     for table, members in zip(_names(file, groups), groups):
@@ -229,7 +229,7 @@ def _names(file: FileTable, groups: list[list[int]]) -> list[str]:
     """Return the table's name, followed by a file's name if the files differ in shape."""
     if len(groups) == 1:
         return [file.table]
-    return unique_names(clean_name(f"{file.table} {stem_of(file.paths[g[0]])}") for g in groups)
+    return unique_table_names(clean_table_name(f"{file.table} {stem_of(file.paths[g[0]])}") for g in groups)
 
 
 def _publish(table: str, staged: Path, rows: int, report: LoadReport, out_dir: Path) -> LoadedTable:

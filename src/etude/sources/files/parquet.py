@@ -14,12 +14,12 @@ def read_parquet(path: str) -> str:
     return f"read_parquet({quote_literal(path)}, hive_partitioning=false)"
 
 
-def write(con: Any, query: str, path: Path) -> None:
+def write_query_to_parquet(con: Any, query: str, path: Path) -> None:
     """Write the result of the query to a new Parquet file."""
     con.execute(f"COPY ({query}) TO {quote_literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 
-def inspect(path: str) -> tuple[int, list[str]]:
+def inspect_parquet(path: str) -> tuple[int, list[str]]:
     """Return the number of rows and the column names, from the file's footer."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from etude.errors import Invalid
-from etude.sources.duckdb_errors import reraise_limit
+from etude.sources.duckdb_errors import reraise_duckdb_limit
 from etude.sources.files.column_types import describe_wide_numbers
-from etude.sources.files.content import unpack
+from etude.sources.files.content import decompress_for_duckdb
 from etude.sources.files.delimited import STORED
-from etude.sources.files.parquet import read_parquet, write
-from etude.sources.files.report import LoadReport, RowFaults, TypeNote, merge_reports
+from etude.sources.files.parquet import read_parquet, write_query_to_parquet
+from etude.sources.files.report import LoadReport, RowFaults, TypeNote, merge_load_reports
 from etude.sources.files.text import Survey, open_text, survey_text
 from etude.sources.quoting import quote_identifier, quote_literal
 
@@ -36,7 +36,7 @@ class JsonPart(NamedTuple):
     """The file is an array that does not end: DuckDB would silently accept what is there."""
 
 
-def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple[int, LoadReport]:
+def load_json_records(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple[int, LoadReport]:
     """Write the records of all files as one Parquet file; return the number of rows and the report."""
     import duckdb
 
@@ -46,10 +46,10 @@ def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple
     try:
         rows = _write(con, parts, target, "auto")
     except duckdb.Error as error:
-        reraise_limit(error)
+        reraise_duckdb_limit(error)
         parts = [_repaired(part, scratch, i, several) for i, part in enumerate(parts)]
         rows = _write_repaired(con, parts, target)
-    report = merge_reports([p.report for p in parts])
+    report = merge_load_reports([p.report for p in parts])
     types, notes = _describe(con, target, rows)
     return rows, replace(report, types=report.types + types, notes=report.notes + notes)
 
@@ -100,7 +100,7 @@ def _plain(path: str, scratch: Path, index: int, several: bool) -> JsonPart:
     cut_off = start[0] == "[" and end != "]"
     # After a byte order mark, DuckDB takes an array of records for one value.
     if found.plain and not found.bom:
-        return JsonPart(path, unpack(path, scratch, str(index)), found, report, cut_off)
+        return JsonPart(path, decompress_for_duckdb(path, scratch, str(index)), found, report, cut_off)
     copy = scratch / f"plain{index}.json"
     with open_text(path, found) as text, open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
         while chunk := text.read(1 << 20):
@@ -118,7 +118,7 @@ def _write(con: Any, parts: list[JsonPart], target: Path, layout: str, columns: 
     rows = f"read_json([{files}], {options})"
     found = con.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()
     chosen = ", ".join(_stored(column, kind) for column, kind, *_ in found)
-    write(con, f"SELECT {chosen} FROM {rows}", target)
+    write_query_to_parquet(con, f"SELECT {chosen} FROM {rows}", target)
     return int(con.execute(f"SELECT count(*) FROM {read_parquet(str(target))}").fetchone()[0])
 
 
@@ -139,7 +139,7 @@ def _write_repaired(con: Any, parts: list[JsonPart], target: Path) -> int:
     try:
         return _write(con, parts, target, "newline_delimited")
     except duckdb.Error as error:
-        reraise_limit(error)
+        reraise_duckdb_limit(error)
         # Valid JSON without a shape that DuckDB can find: one column of JSON loses nothing.
         return _write(con, parts, target, "newline_delimited", ", records=false, columns={'json': 'JSON'}")
 

@@ -32,27 +32,27 @@ STATE = ".state.json"
 PORTS = {"https": 443, "http": 80}
 
 
-def is_remote(url: str) -> bool:
+def is_remote_url(url: str) -> bool:
     """Return whether the URL names files on another machine."""
     scheme, separator, _ = url.partition("://")
     return bool(separator) and scheme.lower() in SCHEMES
 
 
-def fetch(url: str, cache: Path, rules: RemoteSettings, wait: LoadWait | None = None) -> Path:
+def download_remote_file(url: str, cache: Path, rules: RemoteSettings, wait: LoadWait | None = None) -> Path:
     """Return the local copy of a file, or of an S3 folder whose URL ends in `/`; download what changed.
 
     A copy is used again only if the server confirms that it is current: by its ETag, or by its Last-Modified. The
     download stops with the query that waits for it.
     """
     wait = wait or LoadWait(WHOLE_S)
-    check_allowed(url, rules)
+    check_remote_allowed(url, rules)
     folder = cache / hashlib.sha256(url.encode()).hexdigest()[:32]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fetch_files = _fetch_s3 if url.startswith("s3://") else _fetch_http
     return fetch_files(url, folder, rules, wait)
 
 
-def check_allowed(url: str, rules: RemoteSettings) -> None:
+def check_remote_allowed(url: str, rules: RemoteSettings) -> None:
     """Raise `Refused` unless an entry of the allow-list covers the URL."""
     parts = urlsplit(url)
     if parts.username or parts.password:
@@ -143,13 +143,13 @@ def _get(
                 hint="Use the final URL.",
                 reason="remote",
             )
-        check_allowed(url, rules)
+        check_remote_allowed(url, rules)
     raise Unavailable(f"`{redact(url)}` redirects more than {REDIRECTS} times.", hint="Use the final URL.")
 
 
 def _connect(host: str, port: int, rules: RemoteSettings) -> Any:
     try:
-        return addresses.connect(host, port, rules.reach, CONNECT_S)
+        return addresses.connect_to_host(host, port, rules.reach, CONNECT_S)
     except Refused:
         raise Refused(
             f"`{host}` is not a public address.",

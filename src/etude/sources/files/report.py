@@ -73,7 +73,7 @@ class LoadReport:
         return said + list(self.notes)
 
 
-def merge_reports(reports: list[LoadReport]) -> LoadReport:
+def merge_load_reports(reports: list[LoadReport]) -> LoadReport:
     """Merge the reports of a table's files into one."""
     if len(reports) == 1:
         return reports[0]

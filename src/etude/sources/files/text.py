@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TextIO
 
 from etude.sources.files.archive import most_unpacked, refuse_growth
-from etude.sources.files.content import open_bytes
+from etude.sources.files.content import open_decompressed
 from etude.sources.files.report import LINES_KEPT, BadRows
 
 CHUNK = 1 << 20
@@ -65,9 +65,9 @@ class Survey:
 def survey_text(path: str) -> Survey:
     """Read the file once, in chunks, and describe its bytes; raise `LimitExceeded` if it unpacks to too many."""
     most = most_unpacked(path)
-    with open_bytes(path) as file:
+    with open_decompressed(path) as file:
         head = file.read(CHUNK)
-        encoding, bom = encoding_of(head)
+        encoding, bom = detect_encoding(head)
         decoder = codecs.getincrementaldecoder(encoding or "utf-8")()
         size = nuls = feeds = returns = pairs = carry = longest = 0
         valid, latin, quotes, last = True, False, False, b""
@@ -119,7 +119,7 @@ def survey_text(path: str) -> Survey:
 def open_text(path: str, found: Survey) -> Iterator[TextIO]:
     """Open the file's text; line ends are kept, and bytes that are not text become U+FFFD."""
     errors = STRAY_AS_CP1252 if found.stray_lines else "replace"
-    with open_bytes(path) as raw, io.TextIOWrapper(raw, found.encoding, errors, newline="") as text:
+    with open_decompressed(path) as raw, io.TextIOWrapper(raw, found.encoding, errors, newline="") as text:
         if found.bom:
             text.read(1)
         yield text
@@ -137,7 +137,7 @@ def _find_stray_lines(path: str, bom: bool) -> _StrayLines:
     """
     good = bad = 0
     first: list[int] = []
-    with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8", "surrogateescape", newline="") as text:
+    with open_decompressed(path) as raw, io.TextIOWrapper(raw, "utf-8", "surrogateescape", newline="") as text:
         for number, line in enumerate(text, 1):
             if line.isascii():
                 continue
@@ -165,7 +165,7 @@ def _read_as_cp1252(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(STRAY_AS_CP1252, _read_as_cp1252)
 
 
-def encoding_of(head: bytes) -> tuple[str, bool]:
+def detect_encoding(head: bytes) -> tuple[str, bool]:
     """Return the encoding that the first bytes tell, or an empty text, and whether there is a byte order mark."""
     for mark, encoding in BOMS:
         if head.startswith(mark):

@@ -46,7 +46,7 @@ from etude.sources.plan.model import (
     Value,
     Window,
 )
-from etude.sources.plan.scope import Scope, column_of, open_scope, table_ast
+from etude.sources.plan.scope import Scope, joined_column, open_scope, table_ast
 
 _COMPARE: dict[str, type[exp.Binary]] = {
     "=": exp.EQ, "!=": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
@@ -136,7 +136,7 @@ def _outputs(items: Sequence[SelectItem], frame: NameFrame) -> list[Typed]:
 
 
 def _every_column(scope: Scope) -> list[Typed]:
-    return _named([(column_of(joined, column), None) for joined in scope.joined for column in joined.table.columns])
+    return _named([(joined_column(joined, column), None) for joined in scope.joined for column in joined.table.columns])
 
 
 def _named(values: Sequence[tuple[Typed, str | None]]) -> list[Typed]:
@@ -159,7 +159,7 @@ def _check_names(outputs: Sequence[Typed]) -> None:
 
 
 def _aliased(output: Typed) -> exp.Expr:
-    return exp.Alias(this=output.ast.copy(), alias=sql.quote(output.name))
+    return exp.Alias(this=output.ast.copy(), alias=sql.make_identifier(output.name))
 
 
 def _lookup(outputs: Sequence[Typed], ref: str | ColumnRef) -> Typed | None:
@@ -190,9 +190,9 @@ def _expression(expr: Expr, frame: NameFrame) -> Typed:
             found = frame.find(expr)
             return replace(found, ast=found.ast.copy())
         case int() | float():
-            return sql.literal(expr)
+            return sql.make_literal(expr)
         case Value():
-            return sql.literal(expr.value)
+            return sql.make_literal(expr.value)
         case Arithmetic():
             return _arithmetic(expr, frame)
         case DatePart(part=part, of=of):
@@ -258,8 +258,8 @@ def _window(expr: Window, frame: NameFrame) -> Typed:
     per = [_expression(key, inner).ast for key in expr.per]
     order = []
     if expr.by is not None:
-        order = sql.ordered(_expression(expr.by, inner).ast, expr.desc, "last", frame.dialect)
-    ast = sql.window(expr.window, of.ast if of else None, per, order)
+        order = sql.order_expression(_expression(expr.by, inner).ast, expr.desc, "last", frame.dialect)
+    ast = sql.window_function(expr.window, of.ast if of else None, per, order)
     kind: Kind = of.kind if of and expr.window == "previous" else "number"
     return Typed(ast, kind, f"the {expr.window}")
 
@@ -274,7 +274,7 @@ def _case(expr: Case, frame: NameFrame) -> Typed:
         values.append(_expression(expr.otherwise, frame))
         case.set("default", values[-1].ast)
     for value in values[1:]:
-        sql.require_same(values[0], value)
+        sql.require_same_kind(values[0], value)
     return Typed(case, values[0].kind, "the case")
 
 
@@ -306,7 +306,7 @@ def _condition(item: Filter, frame: NameFrame) -> exp.Expr:
         case Member(op=op, plan=plan):
             return _member(item, op, plan, frame)
         case Match(op=op, value=pattern):
-            return sql.match(_expression(item.column, frame), op, pattern, frame.dialect)
+            return sql.match_pattern(_expression(item.column, frame), op, pattern, frame.dialect)
         case NullTest(op=op):
             value = _expression(item.column, frame).ast
             return _negated(exp.Is(this=value, expression=exp.Null()), op == "is not null")
@@ -316,10 +316,10 @@ def _condition(item: Filter, frame: NameFrame) -> exp.Expr:
 def _member(item: Member, op: str, plan: QueryPlan, frame: NameFrame) -> exp.Expr:
     left = _expression(item.column, frame)
     query, output = _one_column(plan, frame)
-    sql.require_same(left, output)
+    sql.require_same_kind(left, output)
     # If one of the values is null, "not in" would hold for no row.
     value = _passed_on([output], "_values")[0].ast
-    inner = exp.Select().from_(query.subquery(sql.quote("_values"), copy=False), copy=False)
+    inner = exp.Select().from_(query.subquery(sql.make_identifier("_values"), copy=False), copy=False)
     inner.select(value, copy=False)
     inner.where(exp.not_(exp.Is(this=value.copy(), expression=exp.Null()), copy=False), copy=False)
     return _negated(exp.In(this=left.ast, query=inner.subquery(copy=False)), op == "not in")
@@ -339,11 +339,11 @@ def _sides(column: Expr, operands: Sequence[Operand], frame: NameFrame) -> tuple
     right = []
     for value in values:
         if isinstance(value, Typed):
-            sql.require_same(left, value)
-            right.append(sql.comparable(value, shared, frame.dialect))
+            sql.require_same_kind(left, value)
+            right.append(sql.make_comparable(value, shared, frame.dialect))
         else:
-            right.append(sql.constant(value, replace(left, kind=shared), frame.dialect))
-    return sql.comparable(left, shared, frame.dialect), right
+            right.append(sql.make_constant(value, replace(left, kind=shared), frame.dialect))
+    return sql.make_comparable(left, shared, frame.dialect), right
 
 
 def _operand(operand: Operand, frame: NameFrame) -> str | float | Typed:
@@ -439,7 +439,7 @@ def _measured(measure: PlanMeasure, operand: exp.Expr | None, other: exp.Expr | 
         return sql.quantile(operand, measure.at, dialect)
     if measure.fn == "correlation" and operand is not None and other is not None:
         return sql.correlation(operand, other, dialect)
-    return sql.measure(measure.fn, operand, measure.distinct, dialect)
+    return sql.aggregate_expression(measure.fn, operand, measure.distinct, dialect)
 
 
 def _prepare_rows(
@@ -451,7 +451,7 @@ def _prepare_rows(
     columns = {f"key_{n}": key.ast for n, key in enumerate(keys)}
     for n, measure in enumerate(measures):
         if measure.operand is None:
-            asts.append(sql.measure(measure.fn, None, False, dialect))
+            asts.append(sql.aggregate_expression(measure.fn, None, False, dialect))
             continue
         columns[f"value_{n}"] = measure.operand
         if measure.other is not None:
@@ -459,18 +459,18 @@ def _prepare_rows(
         if measure.fn not in QUANTILES:
             asts.append(_measured(measure, _inner(f"value_{n}"), _inner(f"other_{n}"), dialect))
             continue
-        order = sql.ordered(measure.operand.copy(), False, "last", dialect)
-        columns[f"place_{n}"] = sql.over(exp.RowNumber(), [ast.copy() for ast in partition], order)
+        order = sql.order_expression(measure.operand.copy(), False, "last", dialect)
+        columns[f"place_{n}"] = sql.over_window(exp.RowNumber(), [ast.copy() for ast in partition], order)
         count = exp.Count(this=measure.operand.copy())
-        columns[f"count_{n}"] = sql.over(count, [ast.copy() for ast in partition], [])
+        columns[f"count_{n}"] = sql.over_window(count, [ast.copy() for ast in partition], [])
         asts.append(_middle(n) if measure.at == 0.5 else _between_places(n, measure.at))
-    query.select(*(exp.alias_(ast.copy(), sql.quote(name)) for name, ast in columns.items()), copy=False)
-    outer = exp.Select().from_(query.subquery(sql.quote("_rows"), copy=False), copy=False)
+    query.select(*(exp.alias_(ast.copy(), sql.make_identifier(name)) for name, ast in columns.items()), copy=False)
+    outer = exp.Select().from_(query.subquery(sql.make_identifier("_rows"), copy=False), copy=False)
     return outer, [replace(key, ast=_inner(f"key_{n}")) for n, key in enumerate(keys)], asts
 
 
 def _inner(name: str, table: str = "_rows") -> exp.Expr:
-    return exp.Column(this=sql.quote(name), table=sql.quote(table))
+    return exp.Column(this=sql.make_identifier(name), table=sql.make_identifier(table))
 
 
 def _middle(n: int) -> exp.Expr:
@@ -478,7 +478,7 @@ def _middle(n: int) -> exp.Expr:
     place = exp.Mul(this=_inner(f"place_{n}"), expression=exp.Literal.number(2))
     high = exp.Add(this=_inner(f"count_{n}"), expression=exp.Literal.number(2))
     inside = exp.Between(this=place, low=_inner(f"count_{n}"), high=high)
-    return exp.Avg(this=exp.Case(ifs=[exp.If(this=inside, true=sql.widen(_inner(f"value_{n}")))]))
+    return exp.Avg(this=exp.Case(ifs=[exp.If(this=inside, true=sql.widen_integer(_inner(f"value_{n}")))]))
 
 
 def _between_places(n: int, at: float) -> exp.Expr:
@@ -489,7 +489,7 @@ def _between_places(n: int, at: float) -> exp.Expr:
     )
     away = exp.Abs(this=exp.Sub(this=_inner(f"place_{n}"), expression=exp.paren(place)))
     near = exp.paren(exp.Sub(this=exp.Literal.number(1), expression=away))
-    part = exp.Mul(this=sql.widen(_inner(f"value_{n}")), expression=near)
+    part = exp.Mul(this=sql.widen_integer(_inner(f"value_{n}")), expression=near)
     inside = exp.LT(this=away.copy(), expression=exp.Literal.number(1))
     return exp.Sum(this=exp.Case(ifs=[exp.If(this=inside, true=part)]))
 
@@ -501,13 +501,13 @@ def _keep_top(plan: QueryPlan, top: Top, query: exp.Select, outputs: list[Typed]
     """Keep the top rows of each group; without an order in the plan, sort by group and rank."""
     place = _free("_place", outputs)
     ranked = _rank(top, query, outputs, place, dialect)
-    kept = exp.Select().from_(ranked.subquery(sql.quote("_ranked"), copy=False), copy=False)
+    kept = exp.Select().from_(ranked.subquery(sql.make_identifier("_ranked"), copy=False), copy=False)
     number = _inner(place, "_ranked")
     kept.where(exp.LTE(this=number, expression=exp.Literal.number(top.n)), copy=False)
     if not plan.order_by:
         usual = [_find_output(_passed_on(outputs, "_ranked"), name).ast for name in top.per]
         for ast in [*usual, number.copy()]:
-            kept.order_by(*sql.ordered(ast, False, "last", dialect), copy=False)
+            kept.order_by(*sql.order_expression(ast, False, "last", dialect), copy=False)
     return kept
 
 
@@ -518,13 +518,13 @@ def _rank(top: Top, query: exp.Select, outputs: list[Typed], place: str, dialect
     query.select(*(_aliased(output) for output in named), copy=False)
     per = [_find_output(rows, name) for name in top.per]
     by = _find_output(rows, top.by)
-    order = sql.ordered(by.ast, not top.lowest, "last", dialect)
+    order = sql.order_expression(by.ast, not top.lowest, "last", dialect)
     for row in _sortable(rows) if not top.ties else ():
         if row not in (by, *per):
-            order += sql.ordered(row.ast.copy(), False, "last", dialect)
-    number = sql.over(exp.Rank() if top.ties else exp.RowNumber(), [key.ast.copy() for key in per], order)
-    ranked = exp.Select().from_(query.subquery(sql.quote("_rows"), copy=False), copy=False)
-    return ranked.select(*(row.ast.copy() for row in rows), exp.alias_(number, sql.quote(place)), copy=False)
+            order += sql.order_expression(row.ast.copy(), False, "last", dialect)
+    number = sql.over_window(exp.Rank() if top.ties else exp.RowNumber(), [key.ast.copy() for key in per], order)
+    ranked = exp.Select().from_(query.subquery(sql.make_identifier("_rows"), copy=False), copy=False)
+    return ranked.select(*(row.ast.copy() for row in rows), exp.alias_(number, sql.make_identifier(place)), copy=False)
 
 
 def _passed_on(outputs: list[Typed], table: str) -> list[Typed]:
@@ -547,7 +547,7 @@ def _sort_and_cut(plan: QueryPlan, query: exp.Select, outputs: list[Typed], fram
     for key, item in keys:
         if not _varies(key):
             raise Invalid(f"{key.label} is the same in every row.", hint="Order by a column.")
-        query.order_by(*sql.ordered(key.ast, item.desc, item.nulls, frame.dialect), copy=False)
+        query.order_by(*sql.order_expression(key.ast, item.desc, item.nulls, frame.dialect), copy=False)
     if plan.limit is not None:
         if keys:
             _break_ties(query, [key for key, _ in keys], frame)
@@ -569,4 +569,4 @@ def _break_ties(query: exp.Select, keys: list[Typed], frame: NameFrame) -> None:
     """Make the order total; otherwise the rows that a limit keeps could change from run to run."""
     for tie in frame.ties:
         if _varies(tie) and all(tie.ast != key.ast for key in keys):
-            query.order_by(*sql.ordered(tie.ast.copy(), False, "last", frame.dialect), copy=False)
+            query.order_by(*sql.order_expression(tie.ast.copy(), False, "last", frame.dialect), copy=False)

@@ -1,4 +1,4 @@
-"""SQL for each engine, so that constants, dates, patterns and order mean the same everywhere."""
+"""SQL expressions for each engine: constants, division, dates, patterns, quantiles, windows, order mean the same."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Typed:
         return f"{self.label} is {_SHOWN.get(self.kind, 'of another type')}"
 
 
-def require_same(left: Typed, right: Typed) -> None:
+def require_same_kind(left: Typed, right: Typed) -> None:
     """Refuse two values that no engine, or not every engine, can compare."""
     groups = (TEMPORAL, {"number", "flag"}, {"boolean", "flag"}, {"text"})
     if "other" in (left.kind, right.kind) or any(left.kind in g and right.kind in g for g in groups):
@@ -60,7 +60,7 @@ def require_same(left: Typed, right: Typed) -> None:
     raise Invalid(f"{left}, but {right}.", hint="Compare values of the same kind.")
 
 
-def quote(name: str) -> exp.Identifier:
+def make_identifier(name: str) -> exp.Identifier:
     """Return the name as a quoted identifier, with quotes in it escaped."""
     return exp.to_identifier(name, quoted=True)
 
@@ -78,7 +78,7 @@ def _number(value: float) -> exp.Expr:
     return exp.Literal.number(value)
 
 
-def widen(ast: exp.Expr) -> exp.Expr:
+def widen_integer(ast: exp.Expr) -> exp.Expr:
     """Cast to double: engines round averages and quotients of whole numbers and decimals differently."""
     return exp.cast(ast, exp.DataType.Type.DOUBLE)
 
@@ -86,13 +86,13 @@ def widen(ast: exp.Expr) -> exp.Expr:
 def divide(left: exp.Expr, right: exp.Expr) -> exp.Expr:
     """Return a quotient: 1 divided by 2 is 0.5, and division by zero is null."""
     divisor = exp.Nullif(this=right, expression=_number(0))
-    return exp.Div(this=widen(left), expression=divisor, typed=True, safe=False)
+    return exp.Div(this=widen_integer(left), expression=divisor, typed=True, safe=False)
 
 
 # --- constants
 
 
-def literal(value: str | float) -> Typed:
+def make_literal(value: str | float) -> Typed:
     """Return a constant with its own kind."""
     if isinstance(value, bool):
         return Typed(exp.Boolean(this=value), "boolean", f"`{str(value).lower()}`")
@@ -101,9 +101,9 @@ def literal(value: str | float) -> Typed:
     return Typed(_number(value), "number", f"`{value}`")
 
 
-def constant(value: str | float, like: Typed, dialect: str) -> exp.Expr:
+def make_constant(value: str | float, like: Typed, dialect: str) -> exp.Expr:
     """Return a constant to compare with `like`; raise `Invalid` if it is of another kind."""
-    own = literal(value)
+    own = make_literal(value)
     if like.kind in TEMPORAL and isinstance(value, str):
         return _moment(value, like, dialect)
     if like.kind in ("other", own.kind) or (like.kind == "flag" and own.kind in ("number", "boolean")):
@@ -155,7 +155,7 @@ def _parse_moment(value: str, like: Typed) -> datetime:
 # --- dates
 
 
-def comparable(typed: Typed, kind: Kind, dialect: str) -> exp.Expr:
+def make_comparable(typed: Typed, kind: Kind, dialect: str) -> exp.Expr:
     """Return the value in a form that compares correctly with any value of `kind`."""
     if typed.kind not in TEMPORAL:
         return typed.ast
@@ -283,7 +283,7 @@ def days_between(first: Typed, second: Typed, dialect: str) -> exp.Expr:
 # --- patterns
 
 
-def match(typed: Typed, op: MatchOp, value: str, dialect: str) -> exp.Expr:
+def match_pattern(typed: Typed, op: MatchOp, value: str, dialect: str) -> exp.Expr:
     """Return whether text matches a pattern; all but `ilike` are case-sensitive."""
     if typed.kind not in ("text", "other"):
         raise Invalid(f"{typed}; `{op}` needs text.", hint="Compare it with =, <, > or between.")
@@ -345,21 +345,21 @@ def has_quantiles(dialect: str) -> bool:
     return dialect in ("duckdb", "postgres")
 
 
-def measure(fn: AggregateFn, operand: exp.Expr | None, distinct: bool, dialect: str) -> exp.Expr:
+def aggregate_expression(fn: AggregateFn, operand: exp.Expr | None, distinct: bool, dialect: str) -> exp.Expr:
     """Return an aggregate over `operand`, or over the rows without one."""
     if operand is None:
         return exp.Count(this=exp.Star())
     if fn == "stddev":
-        return _deviation(widen(operand), dialect)
+        return _deviation(widen_integer(operand), dialect)
     if fn == "avg":
-        operand = widen(operand)
+        operand = widen_integer(operand)
     body = exp.Distinct(expressions=[operand]) if distinct else operand
     return _FUNCTIONS[fn](this=body)
 
 
 def quantile(operand: exp.Expr, at: float, dialect: str) -> exp.Expr:
     """Return the value below which this part of the values lies; between two values, it is interpolated."""
-    operand = widen(operand)
+    operand = widen_integer(operand)
     if dialect == "duckdb":
         return exp.Median(this=operand) if at == 0.5 else exp.func("quantile_cont", operand, _number(at))
     order = exp.Order(expressions=[exp.Ordered(this=operand, nulls_first=False)])
@@ -377,7 +377,7 @@ def _deviation(operand: exp.Expr, dialect: str) -> exp.Expr:
 
 def correlation(left: exp.Expr, right: exp.Expr, dialect: str) -> exp.Expr:
     """Return Pearson's coefficient of two numbers, over the rows that have both."""
-    left, right = widen(left), widen(right)
+    left, right = widen_integer(left), widen_integer(right)
     if dialect in ("duckdb", "postgres"):
         return exp.Corr(this=left, expression=right)
     both = exp.Is(this=exp.Mul(this=left, expression=right), expression=exp.Null())
@@ -394,7 +394,7 @@ def _squares(left: exp.Expr, right: exp.Expr, count: exp.Expr) -> exp.Expr:
     return exp.Sub(this=product, expression=divide(sums, count.copy()))
 
 
-def ordered(ast: exp.Expr, desc: bool, nulls: Nulls, dialect: str) -> list[exp.Ordered]:
+def order_expression(ast: exp.Expr, desc: bool, nulls: Nulls, dialect: str) -> list[exp.Ordered]:
     """Return sort keys that put nulls where the plan says."""
     if dialect != "mysql":
         return [exp.Ordered(this=ast, desc=desc, nulls_first=nulls == "first")]
@@ -407,14 +407,16 @@ def ordered(ast: exp.Expr, desc: bool, nulls: Nulls, dialect: str) -> list[exp.O
 _RANKS: dict[str, type[exp.Func]] = {"rank": exp.Rank, "dense_rank": exp.DenseRank, "row_number": exp.RowNumber}
 
 
-def window(fn: WindowFn, operand: exp.Expr | None, partition: list[exp.Expr], order: list[exp.Ordered]) -> exp.Expr:
+def window_function(
+    fn: WindowFn, operand: exp.Expr | None, partition: list[exp.Expr], order: list[exp.Ordered]
+) -> exp.Expr:
     """Return a window function over the rows of a partition."""
     if fn in _RANKS:
-        return over(_RANKS[fn](), partition, order)
+        return over_window(_RANKS[fn](), partition, order)
     assert operand is not None  # noqa: S101 - the model requires it
     if fn == "previous":
-        return over(exp.Lag(this=operand), partition, order)
-    found = over(exp.Sum(this=operand), partition, order)
+        return over_window(exp.Lag(this=operand), partition, order)
+    found = over_window(exp.Sum(this=operand), partition, order)
     if fn == "running":
         # ROWS, because the default frame would include all tied rows.
         spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
@@ -422,7 +424,7 @@ def window(fn: WindowFn, operand: exp.Expr | None, partition: list[exp.Expr], or
     return found
 
 
-def over(function: exp.Expr, partition: list[exp.Expr], order: list[exp.Ordered]) -> exp.Expr:
+def over_window(function: exp.Expr, partition: list[exp.Expr], order: list[exp.Ordered]) -> exp.Expr:
     """Return a window function over the rows of a partition, in an order if it has one."""
     keys = exp.Order(expressions=order) if order else None
     return exp.Window(this=function, partition_by=partition, order=keys, over="OVER")

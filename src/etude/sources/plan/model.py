@@ -23,7 +23,7 @@ from typing_extensions import TypeAliasType
 
 from etude.entities import Entity
 from etude.errors import Invalid
-from etude.validation import FieldError, find_field_error, quote_value
+from etude.validation import FieldError, find_field_error, quote_invalid_value
 
 MAX_CHARS = 100_000
 MAX_DEPTH = 32
@@ -549,7 +549,8 @@ def _load(text_or_dict: str | bytes | Json) -> Json:
         raise Invalid(f"The plan is not JSON: {error}.", hint="Use text, numbers, true, false and lists.") from None
     if not isinstance(data, dict):
         raise Invalid(
-            f"The plan is {quote_value(data)}, not an object.", hint='Write an object, such as {"from": "orders"}.'
+            f"The plan is {quote_invalid_value(data)}, not an object.",
+            hint='Write an object, such as {"from": "orders"}.',
         )
     _check_depth(data)
     return data

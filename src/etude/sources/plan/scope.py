@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from etude.entities import Catalog, Column, Table
 from etude.errors import Invalid
-from etude.sources.column_kind import kind_of
-from etude.sources.plan.dialect import TYPES, Typed, quote, require_same
+from etude.sources.column_kind import column_kind
+from etude.sources.plan.dialect import TYPES, Typed, make_identifier, require_same_kind
 from etude.sources.plan.model import ColumnRef, Join, JoinPlan, PlanRef, QueryPlan, TableRef
 
 MAX_CHOICES = 8
@@ -57,7 +57,7 @@ class Scope:
         if len(found) > 1:
             choices = _listed(f"{joined.name}.{column.name}" for joined, column in found)
             raise Invalid(f"Column `{_written(ref)}` is ambiguous.", hint=f"Write one of {choices}.")
-        return column_of(*found[0])
+        return joined_column(*found[0])
 
     def _candidates(self, ref: str | ColumnRef) -> Iterator[tuple[Joined, Column]]:
         for joined in self.joined:
@@ -149,19 +149,19 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(shown[:MAX_CHOICES]) + (" and more" if len(shown) > MAX_CHOICES else "")
 
 
-def column_of(joined: Joined, column: Column) -> Typed:
+def joined_column(joined: Joined, column: Column) -> Typed:
     """Return a column as SQL: always with its table, always quoted."""
-    ast = exp.Column(this=quote(column.name), table=quote(joined.name))
-    return Typed(ast, kind_of(column.type), f"`{joined.name}.{column.name}`", column.name)
+    ast = exp.Column(this=make_identifier(column.name), table=make_identifier(joined.name))
+    return Typed(ast, column_kind(column.type), f"`{joined.name}.{column.name}`", column.name)
 
 
 def table_ast(joined: Joined) -> exp.Table | exp.Subquery:
     """Return the table after FROM or JOIN. A name in the catalog may be `schema.table`."""
     if joined.query is not None:
-        return joined.query.subquery(quote(joined.name), copy=False)
+        return joined.query.subquery(make_identifier(joined.name), copy=False)
     parts = joined.table.name.split(".")
-    names = dict(zip(("this", "db", "catalog"), [quote(part) for part in reversed(parts)], strict=False))
-    alias = None if joined.name == joined.table.name else exp.TableAlias(this=quote(joined.name))
+    names = dict(zip(("this", "db", "catalog"), [make_identifier(part) for part in reversed(parts)], strict=False))
+    alias = None if joined.name == joined.table.name else exp.TableAlias(this=make_identifier(joined.name))
     return exp.Table(**names, alias=alias)
 
 
@@ -188,11 +188,11 @@ def _made_table(ref: PlanRef | JoinPlan, inner: Compile) -> Joined:
 
 def _named_table(written: str | TableRef, catalog: Catalog) -> Joined:
     source = TableRef(table=written) if isinstance(written, str) else written
-    table = find_table(source.table, catalog)
+    table = find_plan_table(source.table, catalog)
     return Joined(source.alias or _short_name(table.name), table)
 
 
-def find_table(name: str, catalog: Catalog) -> Table:
+def find_plan_table(name: str, catalog: Catalog) -> Table:
     """Return the table of that name; `Invalid` names the nearest one."""
     exact = next((table for table in catalog.tables if table.name == name), None)
     if found := exact or catalog.table(name):
@@ -208,7 +208,7 @@ def _short_name(table: str) -> str:
 
 
 def _join(scope: Scope, join: Join) -> None:
-    table = find_table(join.table, scope.catalog)
+    table = find_plan_table(join.table, scope.catalog)
     name = join.alias or _short_name(table.name)
     joined = Joined(name, table, join.kind)
     implied = name in scope.implied and any(j.name == name and j.kind == join.kind for j in scope.joined)
@@ -236,7 +236,7 @@ def _check_pair(left: Typed, right: Typed, name: str) -> None:
             f"{left.label} = {right.label} does not join `{name}`.",
             hint=f"One side must be a column of `{name}`, the other of a table before it.",
         )
-    require_same(left, right)
+    require_same_kind(left, right)
 
 
 # --- joins along keys
@@ -324,7 +324,7 @@ def _join_along_keys(scope: Scope, joined: Joined) -> None:
         )
     *between, (start, edge) = paths[0]
     for name, hop in between:
-        passed = find_table(hop.to, scope.catalog)
+        passed = find_plan_table(hop.to, scope.catalog)
         _add_hop(scope, name, hop, Joined(_short_name(passed.name), passed, joined.kind))
         scope.implied.add(_short_name(passed.name))
     _add_hop(scope, start, edge, joined)

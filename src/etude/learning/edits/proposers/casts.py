@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from etude.learning.edits.diagnosis import Diagnosis, Proposal
-from etude.learning.edits.rewriting import parse
+from etude.learning.edits.rewriting import parse_python
 
 NAME = "casts"
 _ENGINES = {"sqlite3": "sqlite", "duckdb": "duckdb", "psycopg": "postgres", "pymysql": "mysql", "_duckdb": "duckdb"}
@@ -15,7 +15,7 @@ _WRITTEN_FOR = ("postgres", "mysql", "duckdb", "tsql", "bigquery", "snowflake", 
 _STARTS = ("select", "with", "insert", "update", "delete")
 
 
-def propose(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_casts(diagnosis: Diagnosis) -> Iterator[Proposal]:
     """Yield edits that translate a query to the dialect of the engine that raised the error."""
     for test, failure in diagnosis.failures:
         engine = _ENGINES.get(failure.error.partition(".")[0])
@@ -23,7 +23,7 @@ def propose(diagnosis: Diagnosis) -> Iterator[Proposal]:
             continue
         paths = list(dict.fromkeys(path for path, _ in diagnosis.places(failure)))
         for path in paths:
-            tree = parse(diagnosis.workspace.read(path))
+            tree = parse_python(diagnosis.workspace.read(path))
             for node in tree.nodes(cst.SimpleString) if tree else ():
                 text = node.evaluated_value
                 if tree is None or not isinstance(text, str) or not text.lstrip().lower().startswith(_STARTS):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import libcst as cst
 
 from etude.learning.edits.diagnosis import Diagnosis, Proposal
-from etude.learning.edits.rewriting import SourceTree, indent, parse
+from etude.learning.edits.rewriting import SourceTree, indent_code, parse_python
 from etude.learning.edits.suite import Failure
 
 NAME = "checks"
@@ -18,12 +18,12 @@ Change = Iterator[tuple[str, str]]
 """New texts of a file, each with a reason."""
 
 
-def propose(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_checks(diagnosis: Diagnosis) -> Iterator[Proposal]:
     """Yield edits for each failure whose error says that a value is missing or malformed."""
     for test, failure in diagnosis.failures:
         kind = failure.error.rpartition(".")[2]
         for path, line in diagnosis.places(failure):
-            tree = parse(diagnosis.workspace.read(path))
+            tree = parse_python(diagnosis.workspace.read(path))
             if tree is None:
                 continue
             for change in _CHANGES.get(kind, (_skip,)):
@@ -163,7 +163,7 @@ def _skip(tree: SourceTree, line: int, failure: Failure) -> Change:
     for otherwise in ("continue",) if tree.in_loop(statement) else ("return None", "return 0", 'return ""'):
         if tree.function(statement) is None and otherwise != "continue":
             continue
-        new = f"try:\n{indent(code, 1)}\nexcept {kind}:\n    {otherwise}\n"
+        new = f"try:\n{indent_code(code, 1)}\nexcept {kind}:\n    {otherwise}\n"
         yield tree.replace(statement, new), f"`{otherwise}` if it fails"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from etude.learning.edits.diagnosis import Diagnosis, Proposal
-from etude.learning.edits.rewriting import SourceTree, parse
+from etude.learning.edits.rewriting import SourceTree, parse_python
 
 WAITS, CONSTANTS = "waits", "constants"
 LONGER = (4.0, 10.0, 2.0)
@@ -23,7 +23,7 @@ def propose_waits(diagnosis: Diagnosis) -> Iterator[Proposal]:
     """Yield edits that lengthen all waits of a file together, and then each alone."""
     for factor in LONGER:
         for path in diagnosis.sources()[:MOST]:
-            tree = parse(diagnosis.workspace.read(path))
+            tree = parse_python(diagnosis.workspace.read(path))
             if tree is None:
                 continue
             found = [n for n in _numbers(tree) if _is_wait(tree, n)]
@@ -37,7 +37,7 @@ def propose_waits(diagnosis: Diagnosis) -> Iterator[Proposal]:
 
 def lengthen_waits(known: str, text: str, factor: float) -> str:
     """Return a file with the waits lengthened that an earlier version of it had already."""
-    tree, before = parse(text), parse(known)
+    tree, before = parse_python(text), parse_python(known)
     if tree is None or before is None:
         return text
     old = {(n.value, _context(before, n)) for n in _numbers(before) if _is_wait(before, n)}
@@ -55,7 +55,7 @@ def propose_constants(diagnosis: Diagnosis) -> Iterator[Proposal]:
     for factor in FACTORS:
         for path in diagnosis.sources()[:MOST]:
             text = diagnosis.workspace.read(path)
-            tree = parse(text)
+            tree = parse_python(text)
             if tree is None:
                 continue
             marked = {n for n, line in enumerate(text.splitlines(), 1) if "tunable" in line.partition("#")[2]}

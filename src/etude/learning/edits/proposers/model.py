@@ -28,11 +28,11 @@ _LIST = re.compile(r"\[.*\]", re.DOTALL)
 _HUNKS: TypeAdapter[tuple[Hunk, ...]] = TypeAdapter(tuple[Hunk, ...])
 
 
-def propose_with(model: Model, cancel: Cancellation) -> Callable[[Diagnosis], Iterator[Proposal]]:
+def propose_with_model(model: Model, cancel: Cancellation) -> Callable[[Diagnosis], Iterator[Proposal]]:
     """Return a proposer that asks a model once for each diagnosis. A reply that is not an edit proposes nothing."""
 
     def propose(diagnosis: Diagnosis) -> Iterator[Proposal]:
-        request = ModelRequest(conversation=[UserMessage(text=write_prompt(diagnosis))], tools=[])
+        request = ModelRequest(conversation=[UserMessage(text=write_edit_prompt(diagnosis))], tools=[])
         reply = model.respond(request, lambda text: None, cancel)
         found = _LIST.search(reply.turn.text)
         try:
@@ -45,7 +45,7 @@ def propose_with(model: Model, cancel: Cancellation) -> Callable[[Diagnosis], It
     return propose
 
 
-def write_prompt(diagnosis: Diagnosis) -> str:
+def write_edit_prompt(diagnosis: Diagnosis) -> str:
     """Return the failures and the files that they lead to, as a model reads them."""
     failures = "\n".join(
         f"{test}: {failure.error}: {failure.message[:300]} at "

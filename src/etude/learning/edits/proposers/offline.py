@@ -9,10 +9,10 @@ from etude.learning.edits.proposers import casts, checks, constants, retry, stru
 
 Propose = Callable[[Diagnosis], Iterator[Proposal]]
 OFFLINE: dict[str, Propose] = {
-    checks.NAME: checks.propose,
-    retry.NAME: retry.propose,
+    checks.NAME: checks.propose_checks,
+    retry.NAME: retry.propose_retries,
     constants.WAITS: constants.propose_waits,
-    casts.NAME: casts.propose,
+    casts.NAME: casts.propose_casts,
     structure.CHUNKS: structure.propose_chunks,
     structure.HANDLERS: structure.propose_handlers,
     constants.CONSTANTS: constants.propose_constants,

@@ -9,7 +9,7 @@ import libcst as cst
 
 from etude.learning.edits.diagnosis import Diagnosis, Proposal
 from etude.learning.edits.proposers.constants import lengthen_waits
-from etude.learning.edits.rewriting import add_import, indent, parse
+from etude.learning.edits.rewriting import add_import, indent_code, parse_python
 from etude.learning.edits.suite import Failure
 
 NAME = "retry"
@@ -29,12 +29,12 @@ _PUBLIC = {
 """Classes that are not public in their own module: how to import them, and their names."""
 
 
-def is_transient(failure: Failure) -> bool:
+def is_transient_failure(failure: Failure) -> bool:
     """Return whether an error may pass by itself."""
     return bool(_TRANSIENT.search(f"{failure.error} {failure.message[:300]}"))
 
 
-def name_error(error: str) -> tuple[str, str]:
+def name_retried_error(error: str) -> tuple[str, str]:
     """Return the import that an exception class needs, and its name in code."""
     if error in _PUBLIC:
         return _PUBLIC[error]
@@ -46,11 +46,11 @@ def name_error(error: str) -> tuple[str, str]:
     return f"import {module}", error
 
 
-def propose(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_retries(diagnosis: Diagnosis) -> Iterator[Proposal]:
     """Yield edits that repeat a failing statement a few times, with growing waits in between."""
     for attempts in ATTEMPTS:
         for test, failure in diagnosis.failures:
-            if is_transient(failure):
+            if is_transient_failure(failure):
                 for path, line in diagnosis.places(failure):
                     yield from _retry(diagnosis, path, line, failure, attempts, test)
 
@@ -58,12 +58,12 @@ def propose(diagnosis: Diagnosis) -> Iterator[Proposal]:
 def _retry(
     diagnosis: Diagnosis, path: str, line: int, failure: Failure, attempts: int, test: str
 ) -> Iterator[Proposal]:
-    tree = parse(diagnosis.workspace.read(path))
+    tree = parse_python(diagnosis.workspace.read(path))
     statement = tree.statement(line) if tree else None
     if tree is None or statement is None:
         return
     code = tree.code(statement).strip("\n")
-    needed, name = name_error(failure.error)
+    needed, name = name_retried_error(failure.error)
     texts = []
     if not code.startswith(("import ", "from ", "raise", "yield", "break", "continue", "global")):
         ending = "" if code.startswith("return") else "\n        break"
@@ -95,7 +95,7 @@ def _retry(
 def _loop(code: str, error: str, attempts: int) -> str:
     return f"""for attempt in range({attempts}):
     try:
-{indent(code, 2)}
+{indent_code(code, 2)}
     except {error}:
         if attempt == {attempts - 1}:
             raise

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from etude.learning.edits.diagnosis import Diagnosis, Proposal
-from etude.learning.edits.proposers.retry import name_error
-from etude.learning.edits.rewriting import SourceTree, add_import, parse
+from etude.learning.edits.proposers.retry import name_retried_error
+from etude.learning.edits.rewriting import SourceTree, add_import, parse_python
 
 CHUNKS, FALLBACKS, HANDLERS, CACHES = "chunks", "fallbacks", "handlers", "caches"
 SIZES = (100, 10)
@@ -27,7 +27,7 @@ def propose_chunks(diagnosis: Diagnosis) -> Iterator[Proposal]:
         if not _TOO_MUCH.search(f"{failure.error} {failure.message[:300]}"):
             continue
         for path, line in diagnosis.places(failure):
-            tree = parse(diagnosis.workspace.read(path))
+            tree = parse_python(diagnosis.workspace.read(path))
             statement = tree.statement(line) if tree else None
             if tree is None or statement is None or len(statement.body) != 1:
                 continue
@@ -60,7 +60,7 @@ def _in_chunks(tree: SourceTree, small: cst.BaseSmallStatement, size: int) -> It
 def propose_fallbacks(diagnosis: Diagnosis) -> Iterator[Proposal]:
     """Yield edits that try alternatives in another order: the last one first, or neighbours exchanged."""
     for path in diagnosis.sources()[:MOST]:
-        tree = parse(diagnosis.workspace.read(path))
+        tree = parse_python(diagnosis.workspace.read(path))
         if tree is None:
             continue
         for loop in tree.nodes(cst.For):
@@ -87,12 +87,12 @@ def propose_fallbacks(diagnosis: Diagnosis) -> Iterator[Proposal]:
 def propose_handlers(diagnosis: Diagnosis) -> Iterator[Proposal]:
     """Yield edits that let an existing handler also handle the error that passed it."""
     for test, failure in diagnosis.failures:
-        needed, name = name_error(failure.error)
+        needed, name = name_retried_error(failure.error)
         if not failure.error or name in ("Exception", "AssertionError"):
             continue
         for path, line in diagnosis.places(failure):
             text = diagnosis.workspace.read(path)
-            tree = parse(text)
+            tree = parse_python(text)
             if tree is None:
                 continue
             for attempt in tree.nodes(cst.Try, line):
@@ -110,7 +110,7 @@ def propose_handlers(diagnosis: Diagnosis) -> Iterator[Proposal]:
 def propose_caches(diagnosis: Diagnosis) -> Iterator[Proposal]:
     """Yield edits that cache functions which only compute from their arguments."""
     for path in diagnosis.sources()[:MOST]:
-        tree = parse(diagnosis.workspace.read(path))
+        tree = parse_python(diagnosis.workspace.read(path))
         if tree is None:
             continue
         for function in tree.nodes(cst.FunctionDef):
