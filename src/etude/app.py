@@ -455,14 +455,26 @@ class App:
         source: str | Source,
         plan: QueryPlan | Mapping[str, Any] | str,
         beside: RegisteredTables | None = None,
+        inferred: Callable[[], Catalog] | None = None,
     ) -> tuple[QueryPlan, str]:
-        """Return a QueryPlan and its SQL in the source's dialect; it may name tables registered `beside` the source."""
+        """Return a QueryPlan and its SQL in the source's dialect; it may name tables registered `beside` the source.
+
+        `inferred` returns the catalog with the keys that a profile found: they are used if the declared ones are not
+        enough.
+        """
         from etude.sources.plan import QueryPlan, parse_plan
         from etude.sources.plan.compile import compile_plan
 
         parsed = plan if isinstance(plan, QueryPlan) else parse_plan(plan if isinstance(plan, str) else dict(plan))
         catalog = self.catalog(source)
-        return parsed, compile_plan(parsed, add_registered_tables(catalog, beside) if beside is not None else catalog)
+        try:
+            return parsed, compile_plan(
+                parsed, add_registered_tables(catalog, beside) if beside is not None else catalog
+            )
+        except Invalid:
+            if inferred is None:
+                raise
+            return parsed, compile_plan(parsed, inferred())
 
     def _run(
         self,

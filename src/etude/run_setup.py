@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from etude.sources.registered_tables import add_registered_tables
 
 if TYPE_CHECKING:
     from etude.app import App
+    from etude.catalog.measure.quick import QuickLook
     from etude.offline.vocabulary import KnownTable
     from etude.runtime.notebook import Notebook
     from etude.sources.pool import ResultStream
@@ -42,6 +43,7 @@ LOOK_S = 2.4
 """Seconds that a quick profile may take before the first question on a source."""
 LATE_S = 0.5
 """Seconds that a question waits for a quick profile that does not stop in time."""
+TIME_OVER = "The time for it was over."
 TOOLS = (
     "list_datasets",
     "get_dataset_schema",
@@ -111,6 +113,8 @@ def make_run_resources(
         catalog = _describe(app, sources[name], limits)
         return add_registered_tables(catalog, beside) if beside is not None else catalog
 
+    find_catalog = cache(describe_source)
+
     def lend() -> AbstractContextManager[Notebook]:
         if not sources:
             raise NotFound("No dataset is registered to open a session on.", hint="Add a source first.")
@@ -120,14 +124,15 @@ def make_run_resources(
     resources = RunResources(
         names=tuple(sources),
         fingerprints={name: run_source_fingerprint(app, each) for name, each in sources.items()},
-        find_catalog=cache(describe_source),
+        find_catalog=find_catalog,
         find_known=lambda name: _known_tables(app, sources[name], limits),
         query=query,
-        compile=lambda name, plan: app.compile(sources[name], plan, beside),
+        compile=lambda name, plan: app.compile(sources[name], plan, beside, lambda: find_catalog(name)),
         lend_session=lend,
         limits=limits,
         scratch=app.scratch,
         rank=lambda catalog, text: app.indexes.choose_tables(catalog.source, catalog, text),
+        packages=lambda: _find_packages(app),
         search=lambda name, text, kinds, k: _search(app, sources[name], text, kinds, k),
     )
     return replace(resources, mark=mark) if mark else resources
@@ -144,13 +149,16 @@ def _hidden(app: App, sources: Sequence[Source], whole: bool) -> frozenset[str]:
 
 def _search(app: App, source: Source, query: str, kinds: Sequence[str], k: int) -> list[str]:
     """Return hits as lines for a model."""
+    from etude.search.ranking import SNIPPET
+
     page = app.search(query, source, kinds=list(kinds) or None, k=k)
     lines = []
     for hit in page.hits:
         place = ".".join(part for part in (hit.table, hit.column) if part)
         key = ", ".join(f"{name}={value}" for name, value in hit.key.items())
         head = " ".join(part for part in (hit.kind, place, f"({key})" if key else "") if part)
-        lines.append(f"{head}: {' '.join(hit.snippet.split())}")
+        part = " […]" if len(hit.snippet) >= SNIPPET else ""
+        lines.append(f"{head}: {' '.join(hit.snippet.split())}{part}")
     return lines
 
 
@@ -188,34 +196,61 @@ def _write_opening(app: App, log: RunLog, run: Run, resources: RunResources, sou
 
 def _look_at_data(app: App, log: RunLog, run: Run, sources: Sequence[Source]) -> None:
     """Profile the sources of a question quickly if nothing is known of their data. A failure does not matter."""
-    from etude.catalog.storage.profiles import has_profile, profile_at_once
+    from etude.catalog.storage.profiles import begin_look, has_profile, keep_look
     from etude.tools.table_ranking import rank_tables
 
     # Whatever else is known, the question needs the catalogs: they do not count.
     catalogs = [(source, app.catalog(source)) for source in sources]
-    unknown = [(source, catalog) for source, catalog in catalogs if not has_profile(app, source, catalog)]
-    if not unknown:
+    looks = [
+        _Look(source, catalog, begin_look(app, source, [table.name for table in rank_tables(catalog, run.text)]))
+        for source, catalog in catalogs
+        if catalog.tables and not has_profile(app, source, catalog)
+    ]
+    if not looks:
         return
-    started, notes = time.monotonic(), list[str]()
+    started = time.monotonic()
 
-    def look() -> None:
-        for source, catalog in unknown:
+    def measure() -> None:
+        for look in looks:
             left = LOOK_S - (time.monotonic() - started)
             if left < LOOK_S / 10:
                 return
-            with contextlib.suppress(EtudeError):
-                order = [table.name for table in rank_tables(catalog, run.text)]
-                made = profile_at_once(app, source, left, order)
-                if made is not None:
-                    seen = f"{len(made.tables)} of {len(catalog.tables)} tables of `{source.name}`"
-                    notes.append(f"Looked at {seen} in {time.monotonic() - started:.1f} s.")
+            try:
+                whole = look.quick.measure(left)
+                look.note = "" if whole else TIME_OVER
+            except EtudeError as error:
+                look.note = error.message
+            look.took_s = time.monotonic() - started
+            with look.writing, contextlib.suppress(EtudeError):
+                look.ended = True
+                keep_look(app, look.source, look.quick)
 
     # In a thread: a source that does not stop in time delays no question, and the next one has its profile.
-    looking = threading.Thread(target=look, name="etude-look", daemon=True)
+    looking = threading.Thread(target=measure, name="etude-look", daemon=True)
     looking.start()
     looking.join(LOOK_S + LATE_S)
-    for note in tuple(notes):
-        log.add(Note(text=note))
+    for look in looks:
+        with look.writing, contextlib.suppress(EtudeError):
+            if not look.ended:
+                keep_look(app, look.source, look.quick)
+        count = len(look.quick.profile().tables)
+        seen = f"{count:,} of {len(look.catalog.tables):,} tables of `{look.source.name}`"
+        took_s = look.took_s or time.monotonic() - started
+        log.add(Note(text=f"Looked at {seen} in {took_s:.1f} s. {look.note}".strip()))
+
+
+@dataclass
+class _Look:
+    """A source that is looked at before a question."""
+
+    source: Source
+    catalog: Catalog
+    quick: QuickLook
+    note: str = TIME_OVER
+    """Why tables are missing."""
+    took_s: float = 0.0
+    ended: bool = False
+    writing: threading.Lock = field(default_factory=threading.Lock)
 
 
 def _find_earlier(app: App, run: Run) -> tuple[Earlier, str | None]:
@@ -223,7 +258,9 @@ def _find_earlier(app: App, run: Run) -> tuple[Earlier, str | None]:
     thread_id = run.thread_id or ""
     messages: list[Message] = []
     with contextlib.suppress(NotFound):
-        messages = _latest(earlier_messages(app.store, thread_id, run.id), app.settings.history)
+        messages = earlier_messages(app.store, thread_id, run.id)
+    instructions = [m.text for m in messages if m.role == "system"]
+    messages = _latest([m for m in messages if m.role != "system"], app.settings.history)
     before = []
     for run_id in dict.fromkeys(m.run_id for m in messages if m.run_id):
         with contextlib.suppress(NotFound):
@@ -231,6 +268,7 @@ def _find_earlier(app: App, run: Run) -> tuple[Earlier, str | None]:
     openings = (_read_opening(app, r) for r in reversed(before))
     return Earlier(
         messages=messages,
+        instructions=instructions,
         computed=frozenset(r.id for r in before if r.kind != "ask" or r.model == "offline"),
         last=last_success_in_thread(app.store, thread_id, run.source, run.id),
         example=_find_example(app, run),

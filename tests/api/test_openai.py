@@ -12,6 +12,7 @@ from tests.patience import wait_until
 
 from api.conftest import listening
 from etude.app import App
+from etude.runtime.prompt import CALLER, OPENING, Opening
 from etude.store.identity import Identity
 
 QUESTION = "how many orders are there?"
@@ -120,7 +121,23 @@ def test_what_was_said_before_is_remembered(sdk: openai.OpenAI, app: App) -> Non
     )
     thread = app.store.run(answer.id).thread_id
     messages = [m.text for m in app.store.messages(str(thread))]
-    assert messages == ["hello", "good day", QUESTION, ANSWER]
+    assert messages == ["You are a pirate.", "hello", "good day", QUESTION, ANSWER]
+
+
+def test_a_system_message_reaches_the_model_below_the_rules(sdk: openai.OpenAI, app: App) -> None:
+    pirate = "You are a pirate."
+    answer = sdk.chat.completions.create(
+        model="etude", messages=[{"role": "system", "content": pirate}, {"role": "user", "content": QUESTION}]
+    )
+    first = sdk.responses.create(model="etude", input=QUESTION, instructions=pirate)
+    second = sdk.responses.create(model="etude", input=QUESTION, instructions=pirate, previous_response_id=first.id)
+    for run_id in (answer.id, first.id, second.id):
+        kept = next(a for a in app.store.run(run_id).artifacts if a.media == OPENING)
+        said = Opening.model_validate_json(app.objects.get(kept.hash)).said
+        assert [m.role for m in said[:3]] == ["system", "user", "user"]
+        assert pirate not in said[0].text and said[2].text == f"{CALLER}\n{pirate}"
+        assert sum(pirate in str(m) for m in said) == 1
+    assert app.store.thread(str(app.store.run(answer.id).thread_id)).title == QUESTION
 
 
 def test_responses_go_on_with_their_thread(sdk: openai.OpenAI, app: App) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from etude import plugins
 from etude.cancellation import Cancellation
 from etude.errors import Cancelled, EtudeError, Invalid, ModelError, Unavailable, problem
-from etude.models.base import Model, SystemMessage, UserMessage
+from etude.models.base import Model, ModelRequest, SystemMessage, UserMessage
 from etude.models.open import open_model
 from etude.settings import load_settings
+from etude.tools.base import describe_tool
 from openai_server import Answer, OpenAIServer, Script, by_turn, call, calls, fail, say
 
 from .conversation import SQL, Heard, after, asked, respond
@@ -444,3 +446,13 @@ def test_tokens_read_from_a_cache_are_counted() -> None:
     with OpenAIServer([Answer(body=body.encode(), content_type="text/event-stream")]) as server:
         reply = respond(server.model(), asked())
     assert (reply.usage.tokens_in, reply.usage.tokens_cached, reply.usage.tokens_out) == (100, 80, 5)
+
+
+def test_an_open_object_stays_open_when_it_is_sent() -> None:
+    """A server that decodes by the schema must be able to write a plan and a chart."""
+    tools = [describe_tool(plugins.load_implementation("tool", name)) for name in ("execute_query_plan", "answer")]
+    with serving([say("x")]) as (server, model):
+        model.respond(ModelRequest(asked(), tools), lambda _: None, Cancellation())
+    sent = {t["function"]["name"]: t["function"]["parameters"]["properties"] for t in server.requests[0]["tools"]}
+    assert sent["execute_query_plan"]["plan"]["additionalProperties"] is True
+    assert sent["answer"]["chart"]["additionalProperties"] is True

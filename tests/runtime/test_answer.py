@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from etude.events import Entry, TextDelta
 from etude.models.base import ModelRequest, ToolResult, UserMessage
 from etude.models.scripted import Line, Scripted, ScriptedCall
 from etude.runtime.answer import answer_to_body
+from etude.runtime.conversation import LAST_TOOLS
 from etude.sample import write_shop
 
 COUNTRIES = "SELECT country, count(*) AS n FROM customers GROUP BY ALL ORDER BY n DESC, country LIMIT 3"
@@ -206,3 +208,62 @@ def test_a_turn_that_is_empty_or_cut_is_asked_for_again_with_more_room(app: App,
     assert answer.text == "There are some."
     assert [request.max_tokens for request in model.seen] == [16_384, 32_768]
     assert answer.run.usage.model_calls == 2
+
+
+def test_the_model_hears_before_its_last_turn_with_tools(app: App, shop: Path):
+    model = Scripted([sql(COUNTRIES), sql(TOTAL), Line(text="I see.")])
+    app.ask(str(shop), "Where?", model=model, budget=Budget(steps=2))
+    told = [[m.text for m in request.conversation if isinstance(m, UserMessage)][-1] for request in model.seen]
+    assert LAST_TOOLS not in told[0] and told[1] == LAST_TOOLS
+    assert model.seen[1].tools and not model.seen[2].tools
+
+
+def test_several_columns_as_y_are_drawn_as_series(app: App, shop: Path):
+    query = sql("SELECT country, count(*) AS n, count(DISTINCT city) AS cities FROM customers GROUP BY 1 ORDER BY 1")
+    chart = {"mark": "bar", "x": "country", "y": ["n", "cities"], "title": "Both"}
+    given = Line(calls=(ScriptedCall(name="answer", arguments={"text": "See.", "chart": chart}),))
+    answer = app.ask(str(shop), "Where?", model=Scripted([query, given])).require()
+    drawn = answer.run.chart
+    assert drawn is not None and drawn["encoding"]["color"]["field"] == "series"
+    assert {row["series"] for row in drawn["data"]["values"]} == {"n", "cities"}
+    assert drawn["encoding"]["xOffset"]["field"] == "series" and drawn["encoding"]["y"]["title"] == "n, cities"
+
+
+@pytest.mark.parametrize(
+    ("chart", "told"),
+    [
+        ({"mark": "bar", "x": "country", "y": ["n", "m"]}, "has no column `m` for `y`"),
+        ({"mark": "line", "x": "n", "y": ["n"], "color": "country"}, "each column of `y` is a series"),
+        ({"mark": "arc", "x": "country", "y": ["n"]}, "each column of `y` is a series"),
+    ],
+)
+def test_a_chart_that_cannot_be_drawn_says_what_to_write(app: App, shop: Path, chart: dict[str, Any], told: str):
+    query = sql("SELECT country, count(*) AS n FROM customers GROUP BY 1 ORDER BY 1")
+    given = Line(calls=(ScriptedCall(name="answer", arguments={"text": "See.", "chart": chart}),))
+    model = Scripted([query, given, Line(text="See.")])
+    answer = app.ask(str(shop), "Where?", model=model)
+    assert any(told in (s.shown or "") for s in answer.run.steps)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import matplotlib_of_nobody", "Python has pandas"),
+        ("import pandas as pd\npd.Series(['2026-01-01']).dt.year", "write pd.to_datetime(df['column']).dt"),
+        ("display(1)", "print(...) shows others"),
+    ],
+)
+def test_a_cell_that_fails_says_what_to_write(app: App, shop: Path, code: str, told: str):
+    cell = Line(calls=(ScriptedCall(name="execute_python", arguments={"code": code}),))
+    answer = app.ask(str(shop), "What?", model=Scripted([cell, Line(text="I see.")]))
+    assert any(told in (s.shown or "") for s in answer.run.steps)
+
+
+def test_a_difference_of_dates_in_sqlite_has_a_warning(app: App, tmp_path: Path):
+    with sqlite3.connect(tmp_path / "shop.sqlite") as db:
+        db.execute("CREATE TABLE trips (opened DATE, closed DATETIME)")
+        db.execute("INSERT INTO trips VALUES ('2026-01-01', '2026-01-09')")
+    model = Scripted([sql("SELECT closed - opened AS days FROM trips"), Line(text="I see.")])
+    answer = app.ask(str(tmp_path / "shop.sqlite"), "How long?", model=model)
+    shown = next(s.shown for s in answer.run.steps if s.kind == "tool")
+    assert shown is not None and "closed - opened subtracts years; write julianday(b) - julianday(a)" in shown

@@ -11,7 +11,14 @@ import pytest
 from etude.app import App
 from etude.errors import EtudeError
 from etude.sources.functions import allowed_functions
-from etude.sources.query_hints import _BY_NAME, function_hint, rewrite_for_dialect, type_error_hint
+from etude.sources.guard_sql import column_hint
+from etude.sources.query_hints import (
+    _BY_NAME,
+    find_date_difference,
+    function_hint,
+    rewrite_for_dialect,
+    type_error_hint,
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +30,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     import sqlite3
 
     with sqlite3.connect(folder / "trips.sqlite") as db:
-        db.execute("CREATE TABLE trips (id INTEGER, day DATE, fare REAL)")
+        db.execute("CREATE TABLE trips (id INTEGER, day DATE, fare REAL, driver_id INTEGER)")
+        db.execute("CREATE TABLE drivers (driver_id INTEGER, name TEXT)")
     with App(home=folder / "home") as app:
         yield app
 
@@ -48,6 +56,8 @@ def failure(app: App, source: str, sql: str) -> str:
         ("SELECT stddev(fare) FROM trips", "Use sqrt(avg(x * x) - avg(x) * avg(x))"),
         ("SELECT day + INTERVAL '1 day' FROM trips", "Use date(x, '+1 month')"),
         ("SELECT far FROM trips", "Did you mean `fare`?"),
+        ("SELECT day, count(*) FROM trips GROUP BY ALL", "Only DuckDB has GROUP BY ALL"),
+        ("SELECT 1 FROM trips JOIN drivers USING (id)", "More than one of the tables has `driver_id`."),
     ],
 )
 def test_sqlite_names_what_it_has_instead(app: App, sql: str, told: str):
@@ -111,3 +121,24 @@ def test_the_syntax_of_another_dialect_is_rewritten(dialect: str, sql: str, writ
 def test_a_text_that_is_no_sql_is_not_rewritten():
     assert list(rewrite_for_dialect("SELECT :: FROM ((", "sqlite")) == []
     assert list(rewrite_for_dialect("SELECT 1", "sqlite")) == []
+
+
+def test_other_engines_hear_of_group_by_all_and_joins_too():
+    for message in ('syntax error at or near "ALL"', "You have an error in your SQL syntax near 'ALL' at line 1"):
+        assert column_hint(message, ["a"]).startswith("Only DuckDB has GROUP BY ALL")
+    for message in (
+        'column "order_id" specified in USING clause does not exist in left table',
+        "Unknown column 'order_id' in 'from clause'",
+    ):
+        assert "`actual_order_id`" in column_hint(message, ["actual_order_id", "x", "Actual_Order_ID", "y"])
+        assert column_hint(message, ["orderid", "x"]) == "Write ON a.x = b.y; there are `orderid`."
+
+
+def test_a_difference_of_dates_is_rewritten_for_sqlite():
+    sql = "SELECT day::date AS d, closed - opened AS x, fare - 1 AS y FROM trips"
+    assert "JULIANDAY(closed) - JULIANDAY(opened) AS x" in next(
+        rewrite_for_dialect(sql, "sqlite", {"closed", "opened"})
+    )
+    assert find_date_difference("SELECT closed - opened FROM trips", {"closed", "opened"}) == "closed - opened"
+    assert find_date_difference("SELECT fare - 1, closed FROM trips", {"closed", "opened"}) == ""
+    assert find_date_difference("SELECT julianday(closed) - julianday(opened) FROM t", {"closed", "opened"}) == ""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
+import pytest
 
 from etude.entities import Column, ForeignKey, ResultInfo, Table
 from etude.result import Result, describe_columns
+from etude.runtime.number_check.check import Evidence, check_numbers
 from etude.sessions.base import Cell, Display
 from etude.tools.result_text import (
     CHARS,
@@ -55,6 +59,35 @@ def test_a_long_result_is_cut_and_says_how_much_there_is():
 def test_a_wide_result_is_cut_by_its_size_and_a_long_value_by_its_own():
     shown = show_result_to_model(make_result(pa.table({f"c{n}": ["x" * 500] * 40 for n in range(10)})), Marks())
     assert len(shown) < CHARS + 1000 and "x" * 201 not in shown and "the first 2 shown" in shown
+
+
+def test_a_long_value_is_cut_with_a_sign_outside_its_quotes():
+    shown = show_result_to_model(make_result(pa.table({"x": ["y" * 250]})), Marks())
+    assert shown.splitlines()[-1] == f'"{"y" * 200}"…[250 characters]»'
+
+
+def test_long_fractions_are_rounded_and_the_result_says_so():
+    values = [4.099999957614475, 0.1, 1234567890123.5678, 1.2345678901234e-8, float("nan"), 2 / 3]
+    table = pa.table({"x": values, "d": [Decimal("5.0783333333333333"), *[Decimal("0.5000000000000000")] * 5]})
+    shown = show_result_to_model(make_result(table), Marks())
+    assert shown.startswith("6 rows; shown rounded to 10 digits\n")
+    assert [line.split(",")[0] for line in shown.splitlines()[2:]] == [
+        "4.099999958",
+        "0.1",
+        "1234567890123.57",
+        "1.23456789e-08",
+        "nan",
+        "0.6666666667",
+    ]
+    assert shown.splitlines()[2].endswith(",5.078333333")
+    assert "rounded" not in show_result_to_model(make_result(pa.table({"x": [0.1, 2.25]})), Marks())
+
+
+@pytest.mark.parametrize("value", [4.099999957614475, 2 / 3, 1234567.8912345678, 0.000123456789123456])
+def test_a_number_copied_from_a_result_is_verified(value: float):
+    shown = show_result_to_model(make_result(pa.table({"x": [value]})), Marks()).splitlines()[-1].rstrip("»")
+    verdict = check_numbers(f"The x is {shown}.", [Evidence("r1", ("x",), [(value,)])], question="How much is x?")
+    assert [m.verified for m in verdict.mentions] == [True]
 
 
 def test_a_cell_shows_what_it_printed_and_its_value():

@@ -1,7 +1,8 @@
 """Routes that are compatible with OpenAI's API: text in, text out, so that its SDKs and chat clients work.
 
-The models are `etude` and `etude/DATASET`. System messages do not change the instructions of etude's agent. If the
-client disconnects, its run is cancelled, because the answer could not be fetched in another way.
+The models are `etude` and `etude/DATASET`. System messages are instructions of the caller: the model follows them as
+far as the rules of etude's agent allow. If the client disconnects, its run is cancelled, because the answer could not
+be fetched in another way.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from etude.api.schemas import TEXT
 from etude.api.streams import SCHEMA, EventStream
 from etude.entities import Run
 from etude.errors import EtudeError, Invalid, NotFound, problem
+from etude.store.base import Role
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
+    from etude.store.base import Store
 
 MODEL = "etude"
 Finish = Literal["stop", "length", "content_filter"]
@@ -82,6 +85,8 @@ class ResponseRequest(_LenientModel):
 
     model: str = Field(max_length=300)
     input: str | Annotated[list[ChatTurn], Field(min_length=1, max_length=500)]
+    instructions: str | None = None
+    """What a system message says."""
     previous_response_id: str | None = Field(default=None, max_length=100)
     stream: bool | None = None
 
@@ -196,6 +201,8 @@ async def list_models(call: ReaderCall) -> ModelList:
     return ModelList(data=[ModelEntry(id=name) for name in names])
 
 
+_INSTRUCTIONS = ("system", "developer")
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 _STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": SCHEMA}}}}
 
 
@@ -222,6 +229,8 @@ async def complete(call: AnalystCall, body: CompletionRequest) -> Any:
 async def respond(call: AnalystCall, body: ResponseRequest) -> Any:
     """Answer an input."""
     turns = [ChatTurn(role="user", content=body.input)] if isinstance(body.input, str) else body.input
+    if body.instructions:
+        turns = [ChatTurn(role="system", content=body.instructions), *turns]
     thread_id = None
     if body.previous_response_id is not None:
         thread_id = (await call.access_store(call.app.store.run, body.previous_response_id)).thread_id
@@ -239,20 +248,28 @@ async def _begin(call: ApiCall, model: str, turns: list[ChatTurn], thread_id: st
     asked = turns[-1].plain_text.strip()
     if turns[-1].role != "user" or not 0 < len(asked) <= TEXT:
         raise Invalid("The last message must be from the user and contain text.", hint="End with your question.")
+    instructions = [t for t in turns if t.role in _INSTRUCTIONS]
     if thread_id is None and len(turns) > 1:
-        thread_id = await call.run_in_thread(_recall, call, dataset or None, turns[:-1])
+        thread_id = await call.run_in_thread(_recall, call, dataset or None, turns)
+    elif thread_id is not None and instructions:
+        await call.run_in_thread(_keep, call.app.store, thread_id, instructions)
     return await begin_answer(call, dataset or None, asked, thread_id, None)
 
 
 def _recall(call: ApiCall, dataset: str | None, turns: list[ChatTurn]) -> str:
-    """Create a thread with the earlier messages, because the caller sends all of them each time."""
+    """Create a thread with all messages but the last, because the caller sends all of them each time."""
     store = call.app.store
     title = next((t.plain_text for t in turns if t.role == "user"), "Conversation")[:80] or "Conversation"
     thread = store.create_thread(title, call.dataset(dataset) if dataset else None)
-    for turn in turns:
-        if turn.role in ("user", "assistant") and turn.plain_text:
-            store.add_message(thread.id, "user" if turn.role == "user" else "assistant", turn.plain_text)
+    _keep(store, thread.id, turns[:-1])
     return thread.id
+
+
+def _keep(store: Store, thread_id: str, turns: list[ChatTurn]) -> None:
+    for turn in turns:
+        role: Role | None = "system" if turn.role in _INSTRUCTIONS else _ROLES.get(turn.role)
+        if role is not None and (text := turn.plain_text.replace("\0", "")).strip():
+            store.add_message(thread_id, role, text)
 
 
 async def _wait(call: ApiCall, run_id: str) -> Run:

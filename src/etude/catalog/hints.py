@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from etude.catalog.model import DATED, ColumnProfile, SourceProfile, TableProfile, scalar_to_datetime
+from collections.abc import Sequence
+
+from etude.catalog.keys.names import NameWords
+from etude.catalog.model import DATED, EXACT, ColumnProfile, SourceProfile, TableProfile, scalar_to_datetime
 from etude.entities import Catalog, Column, ForeignKey, Table
 
 FEW = 12
 """The values of a column are listed only if there are at most this many."""
-VALUE_CHARS = 40
 VALUES_CHARS = 120
-"""The most characters of the values of a column."""
+"""The values of a column are listed only if all of them together have at most this many characters."""
+NEAR_KEY = 0.9
+"""A column named like a key that has duplicates is pointed out if at least this share of its rows differs."""
 
 
 def add_hints(catalog: Catalog, profile: SourceProfile) -> Catalog:
     """Return the schema with descriptions, inferred keys and listed values; declared keys take precedence."""
-    known = {table.name: table for table in profile.tables}
-    tables = tuple(_hinted(table, known[table.name]) if table.name in known else table for table in catalog.tables)
+    known, names = {table.name: table for table in profile.tables}, NameWords(catalog.tables)
+    tables = tuple(
+        _hinted(table, known[table.name], names) if table.name in known else table for table in catalog.tables
+    )
     return catalog.model_copy(update={"tables": tables})
 
 
-def _hinted(table: Table, profile: TableProfile) -> Table:
+def _hinted(table: Table, profile: TableProfile, names: NameWords) -> Table:
     keys = [key.columns for key in profile.keys]
+    key = table.primary_key or (keys[0] if keys else ())
     declared = {key.columns for key in table.foreign_keys}
     found = (
         ForeignKey(columns=k.columns, to_table=k.to_table, to_columns=k.to_columns)
@@ -29,29 +36,51 @@ def _hinted(table: Table, profile: TableProfile) -> Table:
     )
     return table.model_copy(
         update={
-            "columns": tuple(_with_values(c, profile.column(c.name)) for c in table.columns),
+            "columns": tuple(
+                _with_values(c, profile.column(c.name), key, "" if key else _near_key(table, c, profile, names))
+                for c in table.columns
+            ),
             "comment": profile.description or table.comment,
-            "primary_key": table.primary_key or (keys[0] if keys else ()),
+            "primary_key": key,
             "foreign_keys": (*table.foreign_keys, *found),
         }
     )
 
 
-def _with_values(column: Column, profile: ColumnProfile | None) -> Column:
+def _near_key(table: Table, column: Column, profile: TableProfile, names: NameWords) -> str:
+    """Say that a column looks like the key of its table but has duplicates: a join on it multiplies rows."""
+    plain, measured, rows = names.column(table.name, column.name), profile.column(column.name), profile.rows
+    if measured is None or not rows or measured.distinct is None or measured.provenance.distinct != EXACT:
+        return ""
+    if not NEAR_KEY * rows <= measured.distinct < rows:
+        return ""
+    if plain != ("id",) and not names.names_row_of(table.name, plain):
+        return ""
+    return f"not unique: {measured.distinct:,} values in {rows:,} rows"
+
+
+def _with_values(column: Column, profile: ColumnProfile | None, key: tuple[str, ...], note: str) -> Column:
     if profile is None:
         return column
-    parts = [profile.description or column.comment or "", "" if profile.masked else _range(profile) or _values(profile)]
+    told = "" if profile.masked else _range(profile) or _values(profile, key == (column.name,))
+    parts = [profile.description or column.comment or "", note, told]
     return column.model_copy(update={"comment": "; ".join(filter(None, parts)) or None})
 
 
-def _values(profile: ColumnProfile) -> str:
-    """Return all values of a column of text or whole numbers, if there are few."""
+def _values(profile: ColumnProfile, is_key: bool) -> str:
+    """Return all values of a column of text or whole numbers, if there are few. A value is never cut."""
     few = profile.distinct is not None and 0 < profile.distinct <= FEW and len(profile.top) == profile.distinct
-    if not few or profile.family not in ("text", "integer") or (profile.unique and profile.family == "integer"):
+    if not few or profile.family not in ("text", "integer"):
         return ""
     values = sorted((top.value for top in profile.top), key=lambda v: (isinstance(v, str), v))
-    shown = ", ".join(repr(v[:VALUE_CHARS]) if isinstance(v, str) else str(v) for v in values)
+    if profile.unique and profile.family == "integer" and (not is_key or _are_consecutive(values)):
+        return ""  # a measure, or a key that the number of rows tells as well
+    shown = ", ".join(repr(v) if isinstance(v, str) else str(v) for v in values)
     return f"{{{shown}}}" if len(shown) <= VALUES_CHARS else ""
+
+
+def _are_consecutive(values: Sequence[object]) -> bool:
+    return any(list(values) == list(range(first, first + len(values))) for first in (0, 1))
 
 
 def _range(profile: ColumnProfile) -> str:

@@ -232,7 +232,9 @@ class Library:
         if run.thread_id is not None:
             with contextlib.suppress(EtudeError):
                 messages = earlier_messages(self._app.store, run.thread_id, run.id)
-                earlier = [" ".join(u.text for u in read_question_units(m.text)) for m in messages if m.role == "user"]
+                earlier = [
+                    " ".join(u.text for u in read_question_units(m.text)) for m in messages if m.role != "assistant"
+                ]
             # Cells and queries of a conversation need not be messages, but variables of its session are left by them.
             others = self._app.store.runs(RunFilter(thread_id=run.thread_id, until=run.created_at), limit=200).items
             earlier += [other.text for other in others if other.id != run.id and other.kind != "ask"]

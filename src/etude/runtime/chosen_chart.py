@@ -25,7 +25,10 @@ def build_chosen_chart(chart: Mapping[str, Any], result: Result | None, inline: 
     A chart of the first shown result has no data of its own: every surface draws it with the rows of that result. With
     `inline`, the rows of `result` become part of the chart.
     """
-    spec = {k: v for k, v in chart.items() if k != "result"} if is_vega_chart(chart) else _expand(chart, result)
+    if not is_vega_chart(chart) and isinstance(chart.get("y"), list):
+        spec = _expand_series(chart, result)
+    else:
+        spec = {k: v for k, v in chart.items() if k != "result"} if is_vega_chart(chart) else _expand(chart, result)
     own = "data" in spec and bool(spec["data"].get("values")) if isinstance(spec.get("data"), dict) else False
     if not own:
         spec.pop("data", None)
@@ -61,6 +64,23 @@ def _expand(chart: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
             encoding["color"] = kind | {"type": kind["type"] if mark in ("point", "rect") else "nominal"}
     spec: dict[str, Any] = {"$schema": SCHEMA, "mark": {"type": mark, "tooltip": True}, "encoding": encoding}
     return spec | ({"title": str(chart["title"])} if chart.get("title") else {})
+
+
+def _expand_series(chart: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
+    """Return a chart of several columns, each a series: its data has a row for each value."""
+    spec = _expand({k: v for k, v in chart.items() if k != "y"} | {"y": chart["y"][0]}, result)
+    rows = _values(result) if result is not None else []
+    x, series = chart.get("x") or "", [str(name) for name in chart["y"]]
+    names = {"series": "series", "value": "value"}
+    while x in names.values():
+        names = {key: f"{name}_" for key, name in names.items()}
+    values = [{x: row.get(x), names["series"]: each, names["value"]: row.get(each)} for each in series for row in rows]
+    spec["encoding"]["y"] = {"field": names["value"], "type": "quantitative", "title": ", ".join(series)}
+    spec["encoding"]["color"] = {"field": names["series"], "type": "nominal", "title": "", "sort": None}
+    if chart["mark"] == "bar":
+        spec["encoding"]["x"]["type"] = "ordinal" if spec["encoding"]["x"]["type"] == "quantitative" else "nominal"
+        spec["encoding"]["xOffset"] = {"field": names["series"], "sort": None}
+    return spec | {"data": {"values": values}}
 
 
 def _type(values: list[Any], measured: bool) -> str:

@@ -15,6 +15,9 @@ LAST_TURN = (
     "{why} This is your last turn, and you cannot call tools any more. Answer the question from the results above, as "
     "far as they go, and say plainly what is missing."
 )
+LAST_TOOLS = (
+    "You can call tools in this turn for the last time. Compute all that is still missing at once, or give the answer."
+)
 ANSWER = "answer"
 """The tool that ends a run: its text is the answer."""
 

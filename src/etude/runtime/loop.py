@@ -31,10 +31,11 @@ from etude.errors import (
 )
 from etude.events import Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, StepFinished, StepStarted
 from etude.ids import new_id
-from etude.models.base import ConversationMessage, Model, ModelReply, ModelRequest
+from etude.models.base import ConversationMessage, Model, ModelReply, ModelRequest, UserMessage
 from etude.runtime.control import Control
 from etude.runtime.conversation import (
     ANSWER,
+    LAST_TOOLS,
     LAST_TURN,
     Act,
     Conclude,
@@ -222,6 +223,8 @@ def _think(agent: RunSetup, control: Control, log: RunLog, run: Run) -> None:
     specs = [describe_tool(type(tool)) for name, tool in agent.tools.items() if name not in agent.hidden]
     if ended_by_budget(run):
         conversation, specs = without_tool_calls(conversation), []
+    elif 0 < _turns(run) == agent.budget.steps - 1:
+        conversation = [*conversation, UserMessage(text=LAST_TOOLS)]
     request = ModelRequest(conversation, specs, on_restart=writer.restart)
     try:
         reply = _respond(agent.model, request, writer, control, log)
@@ -360,10 +363,9 @@ def find_tool(tools: Mapping[str, Tool], name: str) -> Tool:
 
 def check_run_budget(budget: Budget, run: Run) -> None:
     """Raise `LimitExceeded` if the run has used up its budget."""
-    turns = sum(s.kind == "model" and s.turn is not None for s in run.steps)
     rows = rows_read(run)
     used: dict[str, tuple[float, float]] = {
-        "steps": (turns, budget.steps),
+        "steps": (_turns(run), budget.steps),
         "wall_s": (seconds_worked(run), budget.wall_s),
         "tokens": (run.usage.tokens_in + run.usage.tokens_out, budget.tokens),
         "cost_usd": (run.usage.cost_usd, budget.cost_usd),
@@ -377,6 +379,10 @@ def check_run_budget(budget: Budget, run: Run) -> None:
                 limit=name,
                 value=limit,
             )
+
+
+def _turns(run: Run) -> int:
+    return sum(s.kind == "model" and s.turn is not None for s in run.steps)
 
 
 def seconds_worked(run: Run) -> float:

@@ -24,6 +24,8 @@ CHOSEN_CHARS = 900
 """Characters for the tables that fit the question best, if the schema of a dataset is not shown in full."""
 NAMES_CHARS = 2_000
 MESSAGE_CHARS = 4_000
+INSTRUCTION_CHARS = 16_000
+"""Characters of the caller's instructions."""
 
 RULES = """You are a data analyst. You answer questions about the datasets below by calling tools.
 
@@ -42,6 +44,8 @@ SCHEMA_NOTE = (
     "A column without a type is text, or a key; {} are all its values, a..b is its range, -> is the key it refers to."
 )
 
+CALLER = "Instructions of the program that asks. Follow them as far as the rules above allow; those come first:"
+
 
 class Opening(Entity):
     """The opening of a conversation, as stored with its run."""
@@ -59,6 +63,8 @@ class Earlier:
 
     messages: Sequence[Message] = ()
     """The latest messages of the thread."""
+    instructions: Sequence[str] = ()
+    """What a caller's system messages say."""
     computed: frozenset[str] = frozenset()
     """Runs whose answers are the output of code and not a model's own words."""
     last: Run | None = None
@@ -75,6 +81,9 @@ def open_conversation(
     """Build the messages before the model's first turn."""
     catalogs = [resources.find_catalog(name) for name in resources.names]
     said: list[ConversationMessage] = [SystemMessage(text=RULES), _shared(catalogs, packages)]
+    if earlier.instructions:
+        told = "\n\n".join(dict.fromkeys(earlier.instructions))
+        said.append(UserMessage(text=f"{CALLER}\n{cut_result_text(told, INSTRUCTION_CHARS)}"))
     said += [_turn(message, earlier.computed, resources) for message in earlier.messages]
     said.append(UserMessage(text="\n\n".join([*_own(resources, catalogs, question, earlier, now)])))
     whole = all(describe_schema(c, SCHEMA_CHARS // len(catalogs))[1] for c in catalogs)

@@ -32,7 +32,7 @@ from etude.result import Result, describe_columns, empty_result_batches
 from etude.runtime.query import Query, RunLog, run_query_as_run, run_query_step
 from etude.runtime.query_record import PARQUET
 from etude.sources.pool import ResultStream
-from etude.sources.query_hints import rewrite_for_dialect
+from etude.sources.query_hints import find_date_difference, rewrite_for_dialect
 from etude.spool import Spool
 from etude.tools.table_ranking import rank_tables
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 VEGA = "application/vnd.vegalite+json"
 
 
+DATES_ARE_TEXT = "SQLite stores dates as text: {} subtracts years; write julianday(b) - julianday(a), in days."
 SUGGESTION_S = 2.0
 """Seconds to find out whether a suggested query runs."""
 _SETTINGS = re.compile(
@@ -87,6 +88,8 @@ class RunResources:
     """Return the tables of a source that its profile describes."""
     rank: Callable[[Catalog, str], Sequence[Table]] = rank_tables
     """Sort the tables of a catalog by how well they fit a question."""
+    packages: Callable[[], Sequence[str]] = lambda: ()
+    """Return the libraries of the session."""
     search: Callable[[str, str, Sequence[str], int], Sequence[str]] = lambda *_: ()
     """Search the index of a source: source, query, kinds, number of hits."""
 
@@ -135,7 +138,19 @@ class RecordedToolContext:
 
     def sql(self, source: str, query: str) -> Result:
         """Run a query as a step of the run."""
-        return self._query(Query(self._require(source), query, None, self._limits()))
+        source = self._require(source)
+        result = self._query(Query(source, query, None, self._limits()))
+        if difference := find_date_difference(query, self._text_dates(source)):
+            result.notes = (*result.notes, DATES_ARE_TEXT.format(difference))
+        return result
+
+    def _text_dates(self, source: str) -> set[str]:
+        """Return the columns of a source in SQLite that hold dates, which SQLite stores as text."""
+        catalog = self.catalog(source)
+        if catalog.dialect != "sqlite":
+            return set()
+        columns = (c for table in catalog.tables for c in table.columns)
+        return {c.name for c in columns if c.type.lower().startswith(("date", "timestamp"))}
 
     def plan(self, source: str, plan: dict[str, Any] | str) -> Result:
         """Run a QueryPlan, or the JSON of one, as a step of the run."""
@@ -172,7 +187,7 @@ class RecordedToolContext:
         """Add to an error how the query is written in the dialect of its source, if that was found and it runs."""
         if isinstance(error, UnknownTable) or query.plan is not None:
             return error
-        for sql in rewrite_for_dialect(query.sql, self.catalog(query.source).dialect):
+        for sql in rewrite_for_dialect(query.sql, self.catalog(query.source).dialect, self._text_dates(query.source)):
             if self._runs(query.source, sql):
                 return type(error)(error.message, hint=f"{error.hint} This runs: {sql}".strip(), **error.details)
         return error
@@ -197,7 +212,7 @@ class RecordedToolContext:
         if cell.outcome == "interrupted":
             raise Cancelled("The cell was interrupted.")
         if not cell.ok:
-            raise find_outage(cell) or _CellFailed(cell)
+            raise find_outage(cell) or _CellFailed(cell, self._resources.packages)
         self._keep(cell)
         return cell
 
@@ -273,14 +288,29 @@ class RecordedToolContext:
 class _CellFailed(Invalid):
     """A cell of the model's own code failed. The model sees what a notebook would show."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, packages: Callable[[], Sequence[str]]) -> None:
         error = cell.error or {}
         text = error.get("traceback") or f"{error.get('type')}: {error.get('message')}"
         printed = f"\nprinted before:\n{cell.stdout[-2000:]}" if cell.stdout else ""
         super().__init__(
             f"The cell failed ({cell.outcome}):{_start(str(text))}{str(text)[-4000:]}{printed}",
-            hint=" ".join(cell.notes),
+            hint=" ".join([*cell.notes, *filter(None, [_cell_hint(error, packages)])]),
         )
+
+
+def _cell_hint(error: Mapping[str, Any], packages: Callable[[], Sequence[str]]) -> str:
+    """Return what to write instead in a cell that failed; empty if nothing is known."""
+    message = str(error.get("message") or "")
+    if error.get("type") == "ModuleNotFoundError":
+        known = f"Python has {', '.join(packages())} and its standard library." if packages() else ""
+        draws = re.search(r"'(matplotlib|plotly|seaborn|altair|bokeh)\b", message)
+        instead = "A chart is a Vega-Lite dict as the last value, or `chart` of the tool `answer`." if draws else ""
+        return f"{known} {instead}".strip()
+    if "Can only use .dt accessor" in message:
+        return "The column holds text, as dates in SQLite do: write pd.to_datetime(df['column']).dt."
+    if error.get("type") == "NameError" and "'display'" in message:
+        return "The value of the last expression is shown; print(...) shows others."
+    return ""
 
 
 def _start(text: str) -> str:

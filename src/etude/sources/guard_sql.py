@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -686,9 +687,33 @@ def is_granted_table(wanted: Sequence[str] | None, *names: str) -> bool:
     return wanted is None or bool({_ascii_lower(w) for w in wanted} & {_ascii_lower(n) for n in names})
 
 
+_USING = re.compile(
+    r"cannot join using column (\w+)"  # SQLite
+    r"|column \"(\w+)\" specified in USING clause"  # Postgres
+    r"|Unknown column '(\w+)' in 'from clause'",  # MySQL
+    re.IGNORECASE,
+)
+
+
+def _join_hint(name: str, columns: Sequence[str]) -> str:
+    """Return a hint for a join on a column that one of the tables does not have."""
+    times = Counter(c.lower() for c in columns)
+    shared = [c for c in dict.fromkeys(c.lower() for c in columns) if times[c] > 1]
+    near = difflib.get_close_matches(name.lower(), shared or list(times), n=3, cutoff=0.5) or shared[:3]
+    shown = ", ".join(f"`{next(c for c in columns if c.lower() == found)}`" for found in near)
+    if shared:
+        return f"More than one of the tables has {shown}. If the names differ, write ON a.x = b.y."
+    return f"Write ON a.x = b.y{f'; there are {shown}' if shown else ''}."
+
+
 def column_hint(message: str, columns: Iterable[str]) -> str:
     """Return a hint for an engine's error about a name: the most similar column, if one is similar."""
+    columns = list(columns)
     known = {c.lower(): c for c in columns}
+    if re.search(r"near ['\"]ALL\b", message, re.IGNORECASE):
+        return "Only DuckDB has GROUP BY ALL and ORDER BY ALL: write the columns out."
+    if (joined := _USING.search(message)) is not None:
+        return _join_hint(next(filter(None, joined.groups())), columns)
     absent = re.search(r"no such (?:function: (\w+)|column: (INTERVAL)$)", message)
     if absent and (instead := function_hint(absent[1] or "date_add", "sqlite")):
         return f"Use {instead}."

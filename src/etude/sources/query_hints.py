@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 ENGINES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgres": "Postgres", "mysql": "MySQL"}
 
@@ -240,11 +244,18 @@ _SYNTAX: tuple[tuple[str, str], ...] = (
 """Marks of a dialect, with the dialect that a query with that mark is read in."""
 
 
-def rewrite_for_dialect(sql: str, dialect: str) -> Iterator[str]:
-    """Yield the query in its source's dialect, if it looks like another one. The caller must check that it runs."""
+_DATES = frozenset({"date", "datetime", "ts_or_ds_to_date", "current_date"})
+
+
+def rewrite_for_dialect(sql: str, dialect: str, dates: Collection[str] = ()) -> Iterator[str]:
+    """Yield the query in its source's dialect, if it looks like another one. The caller must check that it runs.
+
+    `dates` are the columns with dates: SQLite stores them as text, so their difference is written with julianday().
+    """
     import logging
 
     import sqlglot
+    from sqlglot import exp
 
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
     seen = {" ".join(sql.split()).lower()}
@@ -252,9 +263,45 @@ def rewrite_for_dialect(sql: str, dialect: str) -> Iterator[str]:
         if other == dialect or not re.search(mark, sql, re.I):
             continue
         try:
-            written = sqlglot.transpile(sql, read=other, write=dialect)
+            trees = sqlglot.parse(sql, read=other)
+            if dialect == "sqlite":
+                for difference in _date_differences(trees, dates):
+                    for side in ("this", "expression"):
+                        difference.set(side, exp.Anonymous(this="julianday", expressions=[difference.args[side]]))
+            written = [tree.sql(dialect) for tree in trees if tree is not None]
         except Exception:  # noqa: S112 - the text may be anything, and this is only a suggestion
             continue
         if len(written) == 1 and written[0].lower() not in seen:
             seen.add(written[0].lower())
             yield written[0]
+
+
+def find_date_difference(sql: str, dates: Collection[str]) -> str:
+    """Return the first difference of two dates in a query for SQLite, which computes with their years; else empty."""
+    import sqlglot
+
+    if "-" not in sql or not dates:
+        return ""
+    try:
+        found = _date_differences(sqlglot.parse(sql, read="sqlite"), dates)
+    except Exception:  # the engine has accepted it; this is only a warning
+        return ""
+    return found[0].sql("sqlite") if found else ""
+
+
+def _date_differences(trees: Iterable[exp.Expr | None], dates: Collection[str]) -> list[exp.Sub]:
+    from sqlglot import exp
+
+    named = {name.lower() for name in dates}
+
+    def is_date(side: exp.Expr) -> bool:
+        side = side.unnest()
+        if isinstance(side, exp.Column):
+            return side.name.lower() in named
+        if isinstance(side, exp.Cast):
+            return side.to.is_type("date", "timestamp", "datetime")
+        name = side.name if isinstance(side, exp.Anonymous) else side.sql_name() if isinstance(side, exp.Func) else ""
+        return name.lower() in _DATES
+
+    subs = [sub for tree in trees if tree is not None for sub in tree.find_all(exp.Sub)]
+    return [sub for sub in subs if is_date(sub.this) and is_date(sub.expression)]

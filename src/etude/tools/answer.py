@@ -65,8 +65,15 @@ def check_answer_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Ma
     name = answer_chart_result(chart, shown, known)
     if not name:
         raise Invalid("There is no result to draw a chart of.", hint="Compute one first.")
-    for part in ("x", "y", "color"):
-        column = chart.get(part)
+    several = isinstance(chart.get("y"), list)
+    if several and (chart.get("color") or chart["mark"] in ("arc", "boxplot", "rect")):
+        raise Invalid(
+            f"A chart with {'a color' if chart.get('color') else 'the mark ' + chart['mark']} draws one column as `y`.",
+            hint="Give one column, or a line, bar, area or point without `color`: each column of `y` is a series.",
+        )
+    columns = [(part, chart.get(part)) for part in ("x", "color")]
+    columns += [("y", each) for each in (chart["y"] if several else [chart.get("y")])]
+    for part, column in columns:
         if column is None and (part == "color" or chart["mark"] in ("arc", "boxplot")):
             continue
         if column not in known[name]:

@@ -112,6 +112,9 @@ def _slim(schema: dict[str, Any]) -> dict[str, Any]:
     for name, given in schema.get("properties", {}).items():
         field = next((f for f in given.get("anyOf", ()) if f.get("type") != "null"), {}) | given
         properties[name] = {k: v for k, v in field.items() if k not in _NEEDLESS}
+        if field.get("type") == "object":
+            # Some libraries close an object that does not say that it is open: then only {} would be valid.
+            properties[name]["additionalProperties"] = True
     slim = {"type": "object", "properties": properties}
     return slim | ({"required": schema["required"]} if schema.get("required") else {})
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from etude.cell_text import cell_to_json
@@ -20,6 +22,8 @@ ROWS = 50
 CHARS = 6_000
 """Characters of one tool result that a model sees."""
 VALUE_CHARS = 200
+DIGITS = 10
+"""Digits of a number with a fraction that a model sees; figures are computed with all of them."""
 _TEXT = re.compile(r"(n?(var)?char(acter)?( varying)?|n?text|(large_)?string|(large_)?utf8)(\(\w+\))?", re.IGNORECASE)
 _SPECIAL = re.compile(r"[\",\n\r]")
 
@@ -34,16 +38,20 @@ def cut_result_text(text: str, chars: int = CHARS) -> str:
 
 def show_result_to_model(result: Result, context: ToolContext) -> str:
     """Return the shape of a result and its first rows as CSV, which takes the fewest tokens."""
-    body, used = [", ".join(_typed(c.name, c.type) for c in result.columns)], 0
+    body, used, rounded = [", ".join(_typed(c.name, c.type) for c in result.columns)], 0, False
     for row in itertools.islice(result.iter_rows(shown=True), ROWS):
-        line = ",".join(_field(_short(v)) for v in row)
+        short = [_round(v) for v in row]
+        line = ",".join(map(_show_value, short))
         if used + len(line) > CHARS:
             break
         body.append(line)
+        rounded = rounded or any(s is not v for s, v in zip(short, row))
         used += len(line)
     counted = f"{result.row_count:,} row{'' if result.row_count == 1 else 's'}"
     if len(body) - 1 < result.row_count:
         counted += f", the first {len(body) - 1} shown; use a tool to compute on the rest, do not guess"
+    if rounded:
+        counted += f"; shown rounded to {DIGITS} digits"
     notes = ["note: " + note for note in result.notes]
     return f"{counted}\n{context.quote(chr(10).join([*body, *notes]))}"
 
@@ -102,8 +110,18 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _short(value: Any) -> Any:
+def _round(value: Any) -> Any:
+    """Return a number with a long fraction rounded, and any other value as it is. Whole digits are never rounded."""
+    if not isinstance(value, float | Decimal) or not math.isfinite(value) or len(str(value)) <= DIGITS + 2:
+        return value
+    before = Decimal(value).adjusted() + 1
+    short = round(value, max(DIGITS - before, 2))
+    return value if short == value else short
+
+
+def _show_value(value: Any) -> str:
+    """Return a value as a field of CSV. A sign outside the quotes says that a long text is cut."""
     plain = cell_to_json(value)
     if isinstance(plain, str) and len(plain) > VALUE_CHARS:
-        return plain[:VALUE_CHARS] + "…"
-    return plain
+        return f"{_quoted(plain[:VALUE_CHARS])}…[{len(plain):,} characters]"
+    return _field(plain)

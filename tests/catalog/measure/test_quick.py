@@ -102,3 +102,51 @@ def test_it_ends_in_time_with_the_tables_of_the_question_first(app: App, tmp_pat
     assert time.monotonic() - started < 20
     assert profile is not None and len(profile.tables) < 100
     assert not profile.tables or profile.tables[0].name == "t077"
+
+
+SLOW_VIEW = (
+    "CREATE VIEW {} AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 300000000) "
+    "SELECT 'a' AS state FROM n WHERE x < 0"
+)
+
+
+def test_a_slow_table_costs_the_others_nothing(app: App, tmp_path: Path):
+    path = tmp_path / "slow.sqlite"
+    with sqlite3.connect(path) as db:
+        for name in ("first", "last"):
+            db.execute(f"CREATE TABLE {name} (state TEXT)")
+            db.executemany(f"INSERT INTO {name} VALUES (?)", [("open",), ("done",)])
+        db.execute(SLOW_VIEW.format("middle"))
+    profile = profile_at_once(app, app.source(str(path)), 8, ["first", "middle", "last"])
+    assert profile is not None and {"first", "last"} <= {t.name for t in profile.tables}
+
+
+def test_a_look_that_measures_nothing_says_so_and_is_repeated(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run_setup, "LOOK_S", 0.2)
+    monkeypatch.setattr(run_setup, "LATE_S", 0.0)
+    path = tmp_path / "slow.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute(SLOW_VIEW.format("only"))
+    answer = app.ask(str(path), "Which states?", model=Scripted([Line(text="I see.")]))
+    notes = [e.event.text for e in app.store.entries(answer.run_id) if e.event.type == "note"]
+    assert len(notes) == 1
+    assert notes[0].startswith("Looked at 0 of 1 tables of `slow` in ") and notes[0].endswith(run_setup.TIME_OVER)
+    assert find_any_profile(app, app.source(str(path))) is None
+
+
+def test_a_look_that_is_late_keeps_what_it_has(app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "slow.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE state (state TEXT)")
+        db.executemany("INSERT INTO state VALUES (?)", [("open",), ("done",)])
+        db.execute(SLOW_VIEW.format("other"))
+    app.sql(str(path), "SELECT count(*) FROM state")  # the engine runs
+    monkeypatch.setattr(run_setup, "LOOK_S", 30.0)
+    monkeypatch.setattr(run_setup, "LATE_S", -24.0)  # the question goes on while the second table is measured
+    model = Scripted([Line(text="I see.")])
+    answer = app.ask(str(path), "Which state?", model=model)
+    assert " state -- {'done', 'open'}" in str(model.seen[0].conversation[1].text)
+    notes = [e.event.text for e in app.store.entries(answer.run_id) if e.event.type == "note"]
+    assert [n.partition(" in ")[0] for n in notes] == ["Looked at 1 of 2 tables of `slow`"]

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal
 
 from etude.catalog.keys.names import NameWords, key_name_words, key_word_set
@@ -67,6 +68,8 @@ class _Answers:
     values: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     ranges: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
+    counts: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """Distinct values and rows, of columns that are named like a key."""
     references: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     measured: set[str] = field(default_factory=set)
 
@@ -80,24 +83,36 @@ class _Clock:
         return self._end - time.monotonic()
 
 
-def profile_quickly(db: Database, seconds: float, order: Sequence[str]) -> SourceProfile:
-    """Profile the tables of a source in this order, within a time in seconds."""
-    clock, catalog = _Clock(seconds), db.catalog()
-    position = {name: n for n, name in enumerate(order)}
-    tables = sorted(catalog.tables, key=lambda t: position.get(t.name, len(position)))
-    names, answers = NameWords(tables), _Answers()
-    questions = [q for table in tables for q in _questions(table, catalog.dialect, names)]
-    _ask(db, catalog.dialect, questions, answers, clock)
-    keyed = {t.name: t.primary_key[0] for t in tables if len(t.primary_key) == 1} | answers.keys
-    strays = [q for table in tables for q in _references(table, catalog.dialect, names, keyed)]
-    _ask(db, catalog.dialect, strays, answers, clock)
-    return SourceProfile(
-        source=catalog.source,
-        kind=catalog.kind,
-        dialect=catalog.dialect,
-        fingerprint=catalog.fingerprint,
-        tables=tuple(_profile(t, catalog.dialect, answers) for t in tables if t.name in answers.measured),
-    )
+class QuickLook:
+    """A quick profile in the making. What was measured so far can be read at any time, from any thread."""
+
+    def __init__(self, db: Database, order: Sequence[str]) -> None:
+        self._db = db
+        self._catalog = db.catalog()
+        self._answers = _Answers()
+        position = {name: n for n, name in enumerate(order)}
+        self._tables = sorted(self._catalog.tables, key=lambda t: position.get(t.name, len(position)))
+
+    def measure(self, seconds: float) -> bool:
+        """Measure the tables in their order, within a time in seconds; return whether the time sufficed."""
+        clock, dialect, names = _Clock(seconds), self._catalog.dialect, NameWords(self._tables)
+        questions = [q for table in self._tables for q in _questions(table, dialect, names)]
+        whole = _ask(self._db, dialect, questions, self._answers, clock)
+        declared = {t.name: t.primary_key[0] for t in self._tables if len(t.primary_key) == 1}
+        keyed = declared | self._answers.keys
+        strays = [q for table in self._tables for q in _references(table, dialect, names, keyed)]
+        return _ask(self._db, dialect, strays, self._answers, clock) and whole
+
+    def profile(self) -> SourceProfile:
+        """Return the profile of the tables that were measured so far."""
+        catalog, measured = self._catalog, frozenset(self._answers.measured)
+        return SourceProfile(
+            source=catalog.source,
+            kind=catalog.kind,
+            dialect=catalog.dialect,
+            fingerprint=catalog.fingerprint,
+            tables=tuple(_profile(t, catalog.dialect, self._answers) for t in self._tables if t.name in measured),
+        )
 
 
 def _questions(table: Table, dialect: str, names: NameWords) -> Iterator[_Question]:
@@ -106,10 +121,16 @@ def _questions(table: Table, dialect: str, names: NameWords) -> Iterator[_Questi
     for column in table.columns[:COLUMNS]:
         family, quoted = family_of(dialect, column.type), quote_identifier(column.name, dialect)
         plain = names.column(table.name, column.name)
-        if not table.primary_key and (plain == ("id",) or names.names_row_of(table.name, plain)):
-            unique = f"SELECT {_as_text('count(*) - count(DISTINCT ' + quoted + ')', dialect)} AS v FROM {sql}"
-            yield _Question(table.name, column.name, "unique", unique)
-        elif column.name in keys or plain[-1:] == ("id",) or _is_personal(table, column, family):
+        identifies = not table.primary_key and (plain == ("id",) or names.names_row_of(table.name, plain))
+        if identifies:
+            counts = [_as_text(f"count({what})", dialect) for what in (f"DISTINCT {quoted}", "*")]
+            both = " UNION ALL ".join(f"SELECT {count} AS v FROM {sql}" for count in counts)
+            yield _Question(table.name, column.name, "unique", both)
+        is_key = identifies or table.primary_key == (column.name,)
+        if is_key and _is_lookup(table) and family in ("text", "integer") and not _is_personal(table, column, family):
+            values = f"SELECT {_as_text(quoted, dialect)} AS v FROM {sql}"
+            yield _Question(table.name, column.name, "values", values)
+        elif is_key or column.name in keys or plain[-1:] == ("id",) or _is_personal(table, column, family):
             continue
         elif family in DATED or (family == "text" and _is_named_date(column)):
             ends = [_as_text(f"{end}({quoted})", dialect) for end in ("min", "max")]
@@ -138,12 +159,15 @@ def _references(table: Table, dialect: str, names: NameWords, keyed: dict[str, s
         yield _Question(table.name, column.name, "strays", sql, (other, keyed[other]))
 
 
-def _ask(db: Database, dialect: str, questions: Sequence[_Question], answers: _Answers, clock: _Clock) -> None:
-    """Ask many questions in one statement; if it fails, those of each table by themselves."""
-    for start in range(0, len(questions), TOGETHER):
-        part = questions[start : start + TOGETHER]
+def _ask(db: Database, dialect: str, questions: Sequence[_Question], answers: _Answers, clock: _Clock) -> bool:
+    """Ask many questions in one statement; return whether the time sufficed for all of them.
+
+    If a statement fails or takes too long, the questions of each table are asked by themselves. Each statement may take
+    half of the time that is left, so that one slow table does not cost the others their turn.
+    """
+    for part in _parts(questions):
         if clock.left < LEAST_S:
-            return
+            return False
         try:
             _take(db, dialect, part, answers, clock)
         except STOPS:
@@ -152,17 +176,27 @@ def _ask(db: Database, dialect: str, questions: Sequence[_Question], answers: _A
             by_table: dict[str, list[_Question]] = defaultdict(list)
             for question in part:
                 by_table[question.table].append(question)
-            for few in by_table.values():
+            for few in by_table.values() if len(by_table) > 1 else ():
                 if clock.left < LEAST_S:
-                    return
+                    return False
                 with suppress(EtudeError):  # a table that cannot be read is left out
                     _take(db, dialect, few, answers, clock)
+    return True
+
+
+def _parts(questions: Sequence[_Question]) -> Iterator[Sequence[_Question]]:
+    """Yield the questions of the first table, so that something is known soon, then many at a time."""
+    first = sum(1 for _ in takewhile(lambda q: q.table == questions[0].table, questions[:TOGETHER]))
+    if first:
+        yield questions[:first]
+    for start in range(first, len(questions), TOGETHER):
+        yield questions[start : start + TOGETHER]
 
 
 def _take(db: Database, dialect: str, questions: Sequence[_Question], answers: _Answers, clock: _Clock) -> None:
     parts = (f"SELECT {n} AS n, v FROM ({q.sql}) AS q{n}" for n, q in enumerate(questions))
     found: dict[int, list[str]] = defaultdict(list)
-    for number, value in db.sql(" UNION ALL ".join(parts), record=False, timeout_s=clock.left).rows():
+    for number, value in db.sql(" UNION ALL ".join(parts), record=False, timeout_s=max(clock.left / 2, LEAST_S)).rows():
         if value is not None:
             found[int(number)].append(str(value))
     for number, question in enumerate(questions):
@@ -177,8 +211,11 @@ def _note(question: _Question, texts: list[str], answers: _Answers) -> None:
             answers.values[place] = texts
         case "range" if len(texts) == 2:
             answers.ranges[place] = texts
-        case "unique" if texts == ["0"]:
-            answers.keys.setdefault(question.table, question.column)
+        case "unique" if len(texts) == 2:
+            distinct, rows = sorted(map(int, texts))
+            answers.counts[place] = distinct, rows
+            if distinct == rows:
+                answers.keys.setdefault(question.table, question.column)
         case "strays" if texts == ["0"]:
             answers.references[place] = question.target
         case _:
@@ -187,12 +224,14 @@ def _note(question: _Question, texts: list[str], answers: _Answers) -> None:
 
 def _profile(table: Table, dialect: str, answers: _Answers) -> TableProfile:
     key = answers.keys.get(table.name)
+    counted = (answers.counts.get((table.name, c.name)) for c in table.columns)
+    rows = next((rows for _, rows in filter(None, counted)), table.row_count)
     references = ((c, answers.references.get((table.name, c.name))) for c in table.columns)
     return TableProfile(
         name=table.name,
         kind=table.kind,
         plan="light",
-        rows=table.row_count,
+        rows=rows,
         rows_provenance=Provenance(method="metadata"),
         columns=tuple(_column(table, c, dialect, answers) for c in table.columns),
         keys=(KeyEvidence(columns=(key,), origin="inferred", unique=True),) if key else (),
@@ -209,6 +248,8 @@ def _column(table: Table, column: Column, dialect: str, answers: _Answers) -> Co
     profile = ColumnProfile(name=column.name, type=column.type, family=family, comment=column.comment)
     if (ends := answers.ranges.get(place)) and all(scalar_to_datetime(end) is not None for end in ends):
         return profile.model_copy(update={"family": "date", "min": ends[0], "max": ends[1]})
+    if (counts := answers.counts.get(place)) is not None:
+        profile = profile.model_copy(update={"distinct": counts[0]})
     values = answers.values.get(place)
     if values is None or _looks_personal(values):
         return profile
@@ -232,6 +273,11 @@ def _looks_personal(values: Iterable[str]) -> bool:
 def _is_named_date(column: Column) -> bool:
     """Return whether a text is a date by its name, or by its type in SQLite, which stores dates as text."""
     return bool(_DATES & set(key_name_words(column.name))) or column.type.lower().startswith(("date", "timestamp"))
+
+
+def _is_lookup(table: Table) -> bool:
+    """Return whether a table is so small that the values of its key are worth listing."""
+    return table.row_count is not None and table.row_count <= FEW
 
 
 def _is_large(table: Table) -> bool:

@@ -28,6 +28,7 @@ QUICK = ".quick"
 if TYPE_CHECKING:
     from etude.app import App
     from etude.catalog.measure.profile import Progress
+    from etude.catalog.measure.quick import QuickLook
     from etude.result import Result
     from etude.sources.parameters import Params
     from etude.sources.source import Source
@@ -48,13 +49,25 @@ def load_or_measure_profile(app: App, source: Source, on_progress: Progress | No
 
 def profile_at_once(app: App, source: Source, seconds: float, order: Sequence[str]) -> SourceProfile | None:
     """Return a profile for a first question, made within a time in seconds; None if a profile is known already."""
-    catalog = app.catalog(source)
-    if has_profile(app, source, catalog):
+    if has_profile(app, source, app.catalog(source)):
         return None
-    from etude.catalog.measure.quick import profile_quickly
+    look = begin_look(app, source, order)
+    look.measure(seconds)
+    return keep_look(app, source, look)
 
-    made = profile_quickly(_HostDatabase(app, source), seconds, order)
-    write_object_file(_place(app, source, catalog).with_suffix(QUICK), profile_to_line(made))
+
+def begin_look(app: App, source: Source, order: Sequence[str]) -> QuickLook:
+    """Return a quick profile of a source that measures the tables in this order."""
+    from etude.catalog.measure.quick import QuickLook
+
+    return QuickLook(_HostDatabase(app, source), order)
+
+
+def keep_look(app: App, source: Source, look: QuickLook) -> SourceProfile:
+    """Cache what a quick profile has measured. If it has measured nothing, the next question tries again."""
+    made = look.profile()
+    if made.tables:
+        write_object_file(_place(app, source, app.catalog(source)).with_suffix(QUICK), profile_to_line(made))
     return made
 
 
