@@ -794,9 +794,15 @@ class App:
 
     # -- results
 
-    def result(self, run_id: str) -> Result:
-        """Return the result of a run, read from its artifact."""
+    def result(self, run_id: str, name: str | None = None) -> Result:
+        """Return the result of a run, or the one of that name among those that its answer shows, such as `r2`."""
         run = self.store.run(self.store.resolve_run(run_id))
+        if name is not None:
+            shown = {shown.id: shown for shown in run.shown}
+            if name not in shown:
+                hint = f"It shows {', '.join(shown)}." if shown else "Leave the name out."
+                raise NotFound(f"The answer of run `{run.id}` shows no result `{name}`.", hint=hint)
+            return self.read_result(shown[name].result, shown[name].artifact, run.id)
         if run.result is None or run.result_artifact is None:
             raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint=f"`etude runs show {run.id}`.")
         return self.read_result(run.result, run.result_artifact, run.id)

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -49,6 +49,14 @@ def cell_to_json(value: Any) -> Any:
             return [cell_to_json(v) for v in value]
         case _:
             return str(value)
+
+
+def without_midnight(values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a column as dates if they are days or months stored as times: all of them at midnight."""
+    present = [v for v in values if v is not None]
+    if not present or not all(isinstance(v, dt.datetime) and v.time() == dt.time() for v in present):
+        return values
+    return [None if v is None else v.date() for v in values]
 
 
 def cell_to_text(value: Any) -> str:

@@ -23,12 +23,27 @@ from etude.entities import SourceSpec
 from etude.sample import write_shop
 
 COUNT = "SELECT count(*) AS orders FROM orders"
+CHANNELS = "SELECT channel, date_trunc('month', min(ordered)) AS first FROM orders GROUP BY ALL ORDER BY ALL"
 SCRIPT: list[dict[str, Any]] = [
     {
         "asked": "how many orders",
         "turns": [
             {"text": "Counting.", "calls": [{"name": "execute_sql", "arguments": {"dataset": "shop", "query": COUNT}}]},
             {"text": "There are 3,704 orders."},
+        ],
+    },
+    {
+        "asked": "which channels in words",
+        "turns": [
+            {"calls": [{"name": "execute_sql", "arguments": {"dataset": "shop", "query": CHANNELS}}]},
+            {"text": "Most orders come from the web."},
+        ],
+    },
+    {
+        "asked": "which channels with answer",
+        "turns": [
+            {"calls": [{"name": "execute_sql", "arguments": {"dataset": "shop", "query": CHANNELS}}]},
+            {"calls": [{"name": "answer", "arguments": {"text": "Most orders come from the web.", "results": ["r1"]}}]},
         ],
     },
     {

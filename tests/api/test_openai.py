@@ -38,6 +38,18 @@ def test_chat_completions(sdk: openai.OpenAI) -> None:
     assert answer.usage is not None and answer.usage.total_tokens > 0
 
 
+def test_an_answer_in_plain_words_shows_its_table_as_one_of_the_tool_does(sdk: openai.OpenAI) -> None:
+    def ask(question: str) -> str:
+        messages: Any = [{"role": "user", "content": question}]
+        return sdk.chat.completions.create(model="etude/shop", messages=messages).choices[0].message.content or ""
+
+    plain = ask("which channels in words?")
+    assert plain.startswith("Most orders come from the web.\n\n| channel | first |\n| --- | --- |\n|")
+    assert "-01 |" in plain and "00:00" not in plain, "months are dates"
+    assert ask("which channels with answer?") == plain
+    assert "".join(texts(stream(sdk, "which channels in words?"))) == plain
+
+
 def stream(sdk: openai.OpenAI, text: str, **more: Any) -> list[ChatCompletionChunk]:
     chunks = sdk.chat.completions.create(
         model="etude", messages=[{"role": "user", "content": [{"type": "text", "text": text}]}], stream=True, **more

@@ -18,7 +18,19 @@ def place(tmp_path: Path) -> Path:
     (tmp_path / "fruit.csv").write_text("name,n\napple,3\npear,5\nplum,2\n")
     query = {"dataset": "fruit", "query": "SELECT name, n FROM fruit ORDER BY n DESC"}
     which = {"name": "ask_user", "arguments": {"question": "Ripe ones only?", "choices": ["yes", "no"]}}
+    wrong = {"dataset": "fruit", "query": "SELECT nope FROM fruit"}
+    broken = {"name": "execute_python", "arguments": {"code": "1 / 0"}}
+    many = {"dataset": "fruit", "query": "SELECT range AS n, range * 2 AS double FROM range(19)"}
     scenes = [
+        {
+            "asked": "mistaken",
+            "turns": [
+                {"calls": [{"name": "execute_sql", "arguments": wrong}, broken]},
+                {"calls": [{"name": "execute_sql", "arguments": query}]},
+                {"text": "Pears lead with 5, plums have 2, apples cost 77."},
+            ],
+        },
+        {"asked": "nineteen", "turns": [{"calls": [{"name": "execute_sql", "arguments": many}]}, {"text": "Here."}]},
         {"asked": "ripe", "turns": [{"calls": [which]}, {"text": "All of them."}]},
         {
             "asked": "most",
@@ -42,7 +54,7 @@ def test_a_question_shows_its_steps_the_answer_the_table_and_a_chart(place: Path
     assert done.returncode == 0, done.stderr
     assert "▸ SELECT name, n FROM fruit ORDER BY n DESC" in done.stderr
     assert done.stdout.startswith("Pears lead with 5.\n")
-    assert "pear  ████" in done.stdout and "run_" in done.stdout and "thread_" in done.stdout
+    assert "n by name\npear  ████" in done.stdout and "run_" in done.stdout and "thread_" in done.stdout
 
 
 def test_json_has_every_event_and_then_the_answer(place: Path) -> None:
@@ -59,6 +71,38 @@ def test_a_question_back_waits_for_a_reply(place: Path) -> None:
     assert "Ripe ones only?" in asked.stdout and "- yes" in asked.stdout
     run_id = asked.stdout.split("--reply ")[1].split()[0]
     assert etude(place, "ask", "fruit.csv", "yes", "--reply", run_id).stdout.startswith("All of them.")
+
+
+def test_a_question_back_names_the_source_in_the_command_that_replies(place: Path) -> None:
+    (place / "my fruit.csv").write_text("name,n\napple,3\n")
+    asked = etude(place, "ask", "my fruit.csv", "How many are ripe?")
+    assert """Reply with:  etude ask 'my fruit.csv' "your answer" --reply run_""" in asked.stdout
+
+
+def test_an_error_of_a_query_or_a_cell_is_printed_once(place: Path) -> None:
+    done = etude(place, "ask", "fruit.csv", "A mistaken one")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("division by zero") == 1 and "Traceback" not in done.stderr
+    assert sum('"nope"' in line for line in done.stderr.splitlines() if not line.startswith("▸")) == 1
+    alone = etude(place, "ask", "fruit.csv", "SQL: SELECT nope FROM fruit")
+    assert alone.returncode == 2 and sum('"nope"' in line for line in alone.stderr.splitlines()) == 1
+
+
+def test_a_marked_number_is_explained(place: Path) -> None:
+    done = etude(place, "ask", "fruit.csv", "A mistaken one")
+    assert "apples cost 77 [?]." in done.stdout
+    assert "\n[?] marks a number that is not in the results" in done.stdout
+    assert "[?]" not in etude(place, "ask", "fruit.csv", "Which has the most?").stdout
+
+
+def test_a_long_result_says_how_to_see_the_rest(place: Path) -> None:
+    done = etude(place, "ask", "fruit.csv", "Which nineteen?")
+    [line] = [line for line in done.stdout.splitlines() if "12 shown" in line]
+    start, command = line.split(" All of them: etude ")
+    assert start == "19 rows, 12 shown."
+    assert "19 rows" in etude(place, *command.split()).stdout
+    assert etude(place, *command.split(), "--result", "r1").returncode == 0
+    assert "shows no result `r9`" in etude(place, *command.split(), "--result", "r9").stderr
 
 
 def test_a_run_that_fails_says_why_with_an_exit_code(place: Path) -> None:
@@ -92,15 +136,34 @@ def test_a_conversation_keeps_its_thread_and_its_variables(place: Path) -> None:
 
 def test_a_chart_is_drawn_with_bars_to_scale() -> None:
     chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "name", "type": "nominal"}}}
-    drawn = draw_chart(chart, ["name", "n"], [("a", 4), ("bb", 2), ("c\x1b", -1), ("d", None)])
-    lines = drawn.splitlines()
+    drawn = draw_chart(chart, ["name", "n"], [("a", 4), ("bb", 2), ("c\x1b", 1), ("d", None)])
+    heading, *lines = drawn.splitlines()
+    assert heading == "n by name"
     assert [line.count("█") for line in lines] == [40, 20, 10] and "\x1b" not in drawn
     assert draw_chart(chart, ["name", "other"], [("a", 1)]) == ""
 
 
+def test_bars_of_negative_values_go_to_the_left_of_an_axis() -> None:
+    chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "name", "type": "nominal"}}}
+    lines = draw_chart(chart, ["name", "n"], [("a", -3), ("b", 1), ("c", 0)]).splitlines()[1:]
+    assert lines == [
+        "a " + "█" * 30 + "│" + " " * 10 + " -3",
+        "b " + " " * 30 + "│" + "█" * 10 + " 1",
+        "c " + " " * 30 + "│" + " " * 10 + " 0",
+    ]
+    only = draw_chart(chart, ["name", "n"], [("a", -4), ("b", -1)]).splitlines()[1:]
+    assert only == ["a " + "█" * 40 + "│ -4", "b " + " " * 30 + "█" * 10 + "│ -1"]
+
+
+def test_a_titled_chart_still_names_its_columns() -> None:
+    axes = {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "name", "type": "nominal"}}
+    chart = {"title": "Fruit in stock", "encoding": axes}
+    assert draw_chart(chart, ["name", "n"], [("a", 4)]).splitlines()[0] == "Fruit in stock (n by name)"
+
+
 def test_bars_replace_a_table_only_if_they_say_all_of_it() -> None:
     chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "who", "type": "nominal"}}}
-    assert draw_chart(chart, ["who", "n"], [("a", 1234567), ("b", 7)]).splitlines()[0].endswith("█ 1,234,567")
+    assert draw_chart(chart, ["who", "n"], [("a", 1234567), ("b", 7)]).splitlines()[1].endswith("█ 1,234,567")
     assert chart_shows_all(chart, ["who", "n"], [("a", 1), ("b", 2.5)])
     assert not chart_shows_all(chart, ["who", "n"], [("a", 1), ("b", None)]), "a row without a bar"
     assert not chart_shows_all(chart, ["who", "n"], [(None, 1), ("b", 2)])
@@ -122,4 +185,4 @@ def test_what_python_prints_is_shown(place: Path) -> None:
 def test_bars_are_drawn_in_the_order_of_the_chart() -> None:
     axes = {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "who", "type": "nominal", "sort": "-x"}}
     bars = draw_chart({"mark": {"type": "bar"}, "encoding": axes}, ["who", "n"], [("a", 1), ("b", 3), ("c", 2)])
-    assert [line[0] for line in bars.splitlines()] == ["b", "c", "a"]
+    assert [line[0] for line in bars.splitlines()[1:]] == ["b", "c", "a"]

@@ -152,7 +152,10 @@ def test_a_table_for_people(etude: Any) -> None:
 def test_a_long_table_says_how_much_it_shows(etude: Any) -> None:
     done = etude("sql", "shop.duckdb", "FROM orders", "--no-record")
     assert len(done.out.splitlines()) == 2 + 40 + 1
-    assert done.out.splitlines()[-1].startswith("100 rows, 40 shown ") and "run_" not in done.out
+    assert (
+        done.out.splitlines()[-1].startswith("100 rows, 40 shown (all rows: --output FILE.csv) ")
+        and "run_" not in done.out
+    )
 
 
 def test_json(etude: Any) -> None:

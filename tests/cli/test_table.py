@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -27,7 +28,11 @@ from etude.cli.table import CELL, cell_width, draw_table, draw_vertical, format_
         ("mixed", [5000.5, 0.00001], ["5,000.50", "1e-05"]),
         ("huge", [1e20], ["1e+20"]),
         ("odd", [float("nan"), float("inf")], ["nan", "inf"]),
-        ("n", [1234567, 42, 2024], ["1,234,567", "42", "2024"]),
+        ("n", [1234567, 42, 2024], ["1,234,567", "42", "2,024"]),
+        ("sold", [7000, 10000], ["7,000", "10,000"]),
+        ("sold", [7000, 9999], ["7000", "9999"]),
+        ("month", [datetime(2024, 1, 1), None], ["2024-01-01", None]),
+        ("at", [datetime(2024, 1, 1), datetime(2024, 1, 1, 9)], ["2024-01-01 00:00:00", "2024-01-01 09:00:00"]),
         ("order_id", [1234567], ["1234567"]),
         ("sum(id)", [1234567], ["1,234,567"]),
         ("CustomerId", [1234567], ["1234567"]),

@@ -88,6 +88,20 @@ def test_the_second_time_no_model_is_asked(app: App, shop: Path, tmp_path: Path)
     assert decision(app, second).tokens_saved == first.run.usage.tokens_in + first.run.usage.tokens_out
 
 
+def test_a_replay_shows_the_table_that_the_answer_quotes(app: App, shop: Path, tmp_path: Path) -> None:
+    countries = sql("SELECT country, count(*) AS n FROM customers GROUP BY ALL ORDER BY ALL")
+    total = sql("SELECT count(*) AS total FROM customers")
+    said = {"text": "DE, ES, FR and PL have 10 customers each, 40 in all."}
+    model = scripted(tmp_path, countries, total, said)
+    first = ask(app, shop, COUNT, model=model)
+    second = ask(app, shop, COUNT, model=model)
+    assert second.replayed and second.text == first.text
+    assert [[c.name for c in answer.result.columns] for answer in (first, second) if answer.result] == [
+        ["country", "n"],
+        ["country", "n"],
+    ]
+
+
 def test_the_record_of_the_first_run_says_what_was_compiled(app: App, shop: Path) -> None:
     event = compiled(app, ask(app, shop, COUNT))
     assert event.replayable and event.steps == 1 and event.guards > 2 and event.artifact is not None

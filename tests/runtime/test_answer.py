@@ -79,6 +79,49 @@ def test_plain_text_still_ends_a_run_with_the_last_result(app: App, shop: Path):
     assert [name for name, _ in answer.results] == ["r2"]
 
 
+def test_plain_text_shows_the_result_that_it_quotes_instead_of_a_check_after_it(app: App, shop: Path):
+    [(first, n), (second, m), _] = app.sql(str(shop), COUNTRIES).rows()
+    [(total,)] = app.sql(str(shop), TOTAL).rows()
+    text = f"{first} leads with {n} of {total} customers, before {second} with {m}."
+    answer = app.ask(str(shop), "Where?", model=Scripted([sql(COUNTRIES), sql(TOTAL), Line(text=text)])).require()
+    assert [name for name, _ in answer.results] == ["r1"] and not answer.unverified
+    assert answer.result is not None and names(answer.result) == ["country", "n"] and answer.code == COUNTRIES
+    assert answer.chart is not None and answer.chart["encoding"]["x"]["field"] == "n"
+
+
+def test_of_two_results_with_the_same_figures_the_later_is_shown(app: App, shop: Path):
+    wider = COUNTRIES.replace("count(*) AS n", "count(*) AS n, 7 AS seven")
+    [(first, n), *_] = app.sql(str(shop), COUNTRIES).rows()
+    model = Scripted([sql(COUNTRIES), sql(wider), sql(TOTAL), Line(text=f"{first} leads with {n}.")])
+    answer = app.ask(str(shop), "Where?", model=model).require()
+    assert [name for name, _ in answer.results] == ["r2"]
+
+
+def test_results_that_a_text_quotes_equally_are_shown_in_order(app: App, shop: Path):
+    channels = "SELECT channel, round(sum(amount), 2) AS revenue FROM orders GROUP BY ALL ORDER BY ALL"
+    countries, sold = app.sql(str(shop), COUNTRIES).rows(), app.sql(str(shop), channels).rows()
+    text = "\n".join(f"- {name}: {value}" for name, value in [*countries, *sold])
+    answer = app.ask(str(shop), "All?", model=Scripted([sql(COUNTRIES), sql(channels), Line(text=text)])).require()
+    assert [name for name, _ in answer.results] == ["r1", "r2"]
+
+
+def test_an_automatic_chart_shows_the_measure_that_was_asked_for(app: App, shop: Path):
+    months = (
+        "SELECT strftime(ordered, '%Y-%m') AS month, count(*) AS orders, sum(amount) AS value FROM orders "
+        "GROUP BY ALL ORDER BY 1 LIMIT 3"
+    )
+    [(_, orders, value), *_] = app.sql(str(shop), months).rows()
+
+    def measure(question: str, text: str) -> str:
+        answer = app.ask(str(shop), question, model=Scripted([sql(months), Line(text=text)]), fresh=True).require()
+        assert answer.chart is not None
+        return str(answer.chart["encoding"]["y"]["field"])
+
+    assert measure("What is the value per month?", "See the table.") == "value"
+    assert measure("How did we do?", f"The first month brought {value:.2f}.") == "value"
+    assert measure("How did we do?", f"The first month had {orders} orders.") == "orders"
+
+
 def test_the_text_of_the_turn_is_the_answer_if_the_call_has_none(app: App, shop: Path):
     call = ScriptedCall(name="answer", arguments={"results": ["r1"]})
     model = Scripted([sql(TOTAL), sql(COUNTRIES), Line(text="As the table shows.", calls=(call,))])
@@ -179,7 +222,7 @@ def test_at_the_end_of_a_budget_the_model_answers_from_what_it_has(app: App, sho
     model = Scripted([sql(COUNTRIES), Line(text="Only the countries are known; the cities are missing.")])
     answer = app.ask(str(shop), "Where?", model=model, budget=budget).require()
     assert answer.text.startswith("Only the countries are known; the cities are missing.")
-    assert "may be incomplete" in answer.text and "its limit is" in answer.text
+    assert "may be incomplete" in answer.text and "the limit is" in answer.text and "`" not in answer.text
     assert not model.seen[-1].tools and "last turn" in said(model)
     assert [name for name, _ in answer.results] == ["r1"]
 

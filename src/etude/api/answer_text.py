@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from etude.api.streams import HEARTBEAT_S
-from etude.cell_text import cell_to_json
-from etude.entities import STOPPED, Run
+from etude.cell_text import cell_to_json, without_midnight
+from etude.entities import STOPPED, Artifact, ResultInfo, Run
 from etude.errors import Cancelled, Conflict, from_problem
 from etude.events import Event, Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, TextDelta
 from etude.runs import CODE
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PARAGRAPH = "\n\n"
 TABLE_ROWS = 20
-"""Rows of a chosen result in a text that has tables."""
+"""Rows of a shown result in a text that has tables."""
 CORRECTION = "\n\nCorrection: "
 _STOPS = (RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting)
 
@@ -112,20 +112,32 @@ async def with_answer_text(call: ApiCall, run: Run) -> Run:
 
 
 def shown_tables_as_text(call: ApiCall, run: Run) -> str:
-    """Return the results that the model chose to show as Markdown tables, in order; empty if it chose none."""
+    """Return the results that an answer shows as Markdown tables, in order.
+
+    A single value is left out if the model did not choose it: the text says it.
+    """
     parts = []
-    for shown in chosen_results(run) if run.status == "succeeded" else ():
-        result = call.app.read_result(shown.result, shown.artifact, run.id)
+    chosen = bool(chosen_results(run))
+    for info, artifact in _shown_results(run):
+        result = call.app.read_result(info, artifact, run.id)
+        if not chosen and result.row_count <= 1 and len(result.columns) == 1:
+            continue
         rows = list(itertools.islice(result.iter_rows(shown=True), TABLE_ROWS))
-        lines = [
-            [c.name for c in result.columns],
-            ["---"] * len(result.columns),
-            *([_cell(v) for v in r] for r in rows),
-        ]
+        cells = zip(*([_cell(v) for v in without_midnight(column)] for column in zip(*rows)))
+        lines = [[_cell(c.name) for c in result.columns], ["---"] * len(result.columns), *cells]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         if result.row_count > len(rows):
             parts.append(f"{result.row_count:,} rows, {len(rows)} shown")
     return "".join(PARAGRAPH + part for part in parts)
+
+
+def _shown_results(run: Run) -> list[tuple[ResultInfo, Artifact]]:
+    """Return the results of an answer; the text of a query or a cell has its table already."""
+    if run.status != "succeeded" or run.kind in CODE:
+        return []
+    if not run.shown and run.result and run.result_artifact:
+        return [(run.result, run.result_artifact)]
+    return [(shown.result, shown.artifact) for shown in run.shown]
 
 
 def _cell(value: object) -> str:

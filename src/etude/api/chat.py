@@ -33,6 +33,7 @@ from etude.events import (
     TextDelta,
 )
 from etude.runtime.answer import answer_to_body
+from etude.runtime.tool_context import without_quotes
 from etude.validation import explain_validation
 
 if TYPE_CHECKING:
@@ -199,7 +200,8 @@ def to_chat_events(call: ApiCall, entry: Entry, tools: dict[str, str]) -> list[d
         case StepFinished() as step if step.step_id in tools:
             result = step.result.model_dump(mode="json") if step.result else None
             facts = {"type": "tool_result", "id": step.step_id, "name": tools[step.step_id], "outcome": step.outcome}
-            return [facts | {"text": step.shown, "result": result, "error": step.error}]
+            seen = without_quotes(step.shown) if step.shown is not None else None
+            return [facts | {"text": seen, "result": result, "error": step.error}]
         case RunFinished():
             answer = make_chat_answer(call, call.app.store.run(entry.run_id))
             return [{"type": "result"} | answer.model_dump(mode="json"), _done(entry, "succeeded")]

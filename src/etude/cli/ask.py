@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from etude.cli.options import open_app
+from etude.cli.output import SHOWN_ROWS as TABLE_ROWS
 from etude.cli.output import is_number_type, print_table
 from etude.cli.progress import Progress
 from etude.cli.table import printable, printable_lines
@@ -16,9 +17,12 @@ from etude.cli.table import printable, printable_lines
 if TYPE_CHECKING:
     from etude.app import App
     from etude.events import Entry
+    from etude.result import Result
     from etude.runtime.answer import Answer
 
 SHOWN_ROWS = 12
+MARK = "[?]"
+EXPLAIN_MARKS = f"{MARK} marks a number that is not in the results and does not follow from them."
 EXAMPLES = (
     'etude ask sales.csv "How many orders are there per country?"',
     'etude ask shop.duckdb "SQL: SELECT count(*) FROM orders"',
@@ -50,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             _print_answer_json(answer)
         elif answer.error is None:
-            print_answer(answer, sys.stdout, app.settings.home / "charts", said=steps.said(answer))
+            charts, said = app.settings.home / "charts", steps.said(answer)
+            print_answer(answer, sys.stdout, charts, said=said, source=options.source)
         suggest_similar(answer, sys.stderr)
         answer.require()
     return 0
@@ -85,6 +90,9 @@ class Steps:
         self._writing = False
         self._written = ""
         self._turns: set[str] = set()
+        self._parents: dict[str, str | None] = {}
+        self._printed: dict[str, str] = {}
+        """The last error that was printed for a part of a step."""
 
     def __call__(self, entry: Entry) -> None:
         """Print one event."""
@@ -92,6 +100,8 @@ class Steps:
         from etude.runtime.script import PREAMBLE
 
         self.progress.restart("working")
+        if isinstance(entry.event, StepStarted):
+            self._parents[entry.event.step_id] = entry.event.parent
         match entry.event:
             case TextDelta(text=text) if self._out.isatty():
                 self._out.write(printable_lines(text))
@@ -103,8 +113,14 @@ class Steps:
                 self._line(f"▸ {code}")
                 self.progress.restart("running the query" if kind == "sql" else "running the code")
             case StepFinished(step_id=step_id, outcome=outcome, error=error) if error is not None:
-                if step_id not in self._turns:  # an error of a model turn ends the run, which reports it
-                    self._line(f"  {outcome}: {error.get('detail', '')}")
+                parent, detail = self._parents.get(step_id), str(error.get("detail", ""))
+                # An error of a model turn, or of a step alone, ends the run, which reports it. A tool repeats the
+                # error of its query or cell.
+                before = self._printed.get(step_id)
+                if parent is not None and step_id not in self._turns:
+                    if before is None or before not in detail:
+                        self._line(f"  {outcome}: {detail}")
+                    self._printed[parent] = before or detail
             case Guided(by="gate"):
                 self._line("▸ checking the numbers again")
             case Guided(by="budget"):
@@ -133,13 +149,16 @@ def suggest_similar(answer: Answer, out: IO[str]) -> None:
         out.write(f"{printable(answer.run.replay.suggestion)}\n")
 
 
-def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: bool = False) -> None:
+def print_answer(
+    answer: Answer, out: IO[str], keep: Path | None = None, said: bool = False, source: str = "SOURCE"
+) -> None:
     """Print an answer with its results in order, its chart, and the ids of its run and thread.
 
     A chart that text cannot show is written to a file in the folder `keep`, which is named. If the reader has seen the
-    text already (`said`), it is left out.
+    text already (`said`), it is left out. `source` is what was asked, for the command that replies.
     """
     import itertools
+    import shlex
 
     from etude.cli.chart import chart_shows_all, draw_chart
     from etude.runtime.answer import chosen_results
@@ -147,9 +166,12 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
     if answer.question:
         choices = "".join(f"\n  - {printable(c)}" for c in answer.choices)
         out.write(f"{printable_lines(answer.question)}{choices}\n")
-        out.write(f'\nReply with:  etude ask SOURCE "your answer" --reply {answer.run_id}\n')
+        named = shlex.quote(printable(source)) if source != "SOURCE" else source
+        out.write(f'\nReply with:  etude ask {named} "your answer" --reply {answer.run_id}\n')
         return
     out.write(f"{printable_lines(answer.text)}\n" if answer.text and not said else "")
+    if answer.unverified and MARK in answer.text:
+        out.write(f"\n\x1b[2m{EXPLAIN_MARKS}\x1b[0m\n" if out.isatty() else f"\n{EXPLAIN_MARKS}\n")
     out.write(f"read as: {printable(answer.reading)}\n" if answer.reading else "")
     shown = [result for _, result in answer.results] or ([answer.result] if answer.result is not None else [])
     chosen, charted = chosen_results(answer.run), False
@@ -166,12 +188,19 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
             out.write("\n")
             print_table(names, rows, out, [is_number_type(c.type) for c in result.columns])
             if result.row_count > len(rows):
-                out.write(f"{result.row_count:,} rows, {len(rows)} shown\n")
+                out.write(f"{result.row_count:,} rows, {len(rows)} shown. {_how_to_see(answer, number, result)}\n")
         out.write(f"\n{chart}" if chart else "")
     if answer.chart and not charted:
         out.write(_other_chart(answer, keep))
     out.write(f"\n{answer.replayed}\n" if answer.replayed else "")
     out.write(f"\n{answer.run_id}  {answer.thread_id}\n")
+
+
+def _how_to_see(answer: Answer, number: int, result: Result) -> str:
+    """Return the command that shows all rows of a result of the answer."""
+    name = f" --result {answer.results[number][0]}" if number else ""
+    file = " --output FILE.csv" if result.row_count > TABLE_ROWS else ""
+    return f"All of them: etude runs result {answer.run_id}{name}{file}"
 
 
 def _other_chart(answer: Answer, keep: Path | None) -> str:

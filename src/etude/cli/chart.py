@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from etude.cli.table import format_column, printable
+from etude.cli.table import cell_width, format_column, printable
 
 WIDTH = 40
 LABEL = 40
@@ -22,17 +22,16 @@ def draw_chart(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Seq
         return ""
     at, of = columns.index(label), columns.index(value)
     rows = _in_order(chart, rows, at, of)
-    points = [(_label(row[at]), row[of]) for row in rows if _is_number(row[of])]
-    largest = max((abs(float(v)) for _, v in points), default=0.0)
-    if not largest:
+    rows = [row for row in rows if _is_number(row[of])]
+    values = [float(row[of]) for row in rows]
+    if not any(values):
         return ""
-    width = max(len(name) for name, _ in points)
-    title = chart.get("title")
-    head = f"{printable(title)}\n" if isinstance(title, str) and title else ""
-    shown = format_column(value, [v for _, v in points])
-    return head + "".join(
-        f"{name:<{width}} {_bar(abs(float(v)) / largest)} {text}\n" for (name, v), text in zip(points, shown)
-    )
+    names = [_cut(text or "null") for text in format_column(label, [row[at] for row in rows])]
+    width = max(map(cell_width, names))
+    lines = [_heading(chart, label, value)]
+    for name, bar, text in zip(names, _bars(values), format_column(value, [row[of] for row in rows])):
+        lines.append(f"{name}{' ' * (width - cell_width(name))} {bar} {text}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def chart_shows_all(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
@@ -44,8 +43,15 @@ def chart_shows_all(chart: dict[str, Any], columns: Sequence[str], rows: Sequenc
     return all(row[at] is not None and len(str(row[at])) <= LABEL and _is_number(row[of]) for row in rows)
 
 
-def _label(value: Any) -> str:
-    text = printable("null" if value is None else str(value))
+def _heading(chart: dict[str, Any], label: str, value: str) -> str:
+    """Return the title of a chart and the columns that it shows: bars alone do not say what they measure."""
+    title = chart.get("title")
+    columns = printable(f"{value} by {label}")
+    given = printable(title) if isinstance(title, str) else ""
+    return columns if given in ("", columns) else f"{given} ({columns})"
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= LABEL else text[: LABEL - 1] + "…"
 
 
@@ -83,6 +89,27 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _bar(share: float) -> str:
-    whole, rest = divmod(round(share * WIDTH * 8), 8)
-    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(WIDTH)
+def _bars(values: Sequence[float]) -> list[str]:
+    """Return a bar for each value, all of one width. If some are negative, bars start at an axis and go both ways."""
+    low, high = min(0.0, *values), max(0.0, *values)
+    if low == 0:
+        return [_to_right(v / high * WIDTH).ljust(WIDTH) for v in values]
+    left = min(max(round(-low / (high - low) * WIDTH), 1), WIDTH - (high > 0))
+    right = WIDTH - left
+    # One scale for both sides, so that the lengths of all bars can be compared.
+    scale = min(left / -low, right / high if high else math.inf)
+    return [
+        (_to_left(-v * scale) if v < 0 else "").rjust(left) + "│" + (_to_right(v * scale) if v > 0 else "").ljust(right)
+        for v in values
+    ]
+
+
+def _to_right(length: float) -> str:
+    whole, rest = divmod(round(length * 8), 8)
+    return "█" * whole + (_EIGHTHS[rest] if rest else "")
+
+
+def _to_left(length: float) -> str:
+    """Return a bar that ends at the axis; terminals have half a block for its left end, but no eighths."""
+    whole, rest = divmod(round(length * 2), 2)
+    return ("▐" if rest else "") + "█" * whole

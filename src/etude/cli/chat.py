@@ -67,7 +67,8 @@ def _converse(app: App, source: str, model: str | None, thread: str | None) -> N
             if commands.vertical and answer.result is not None:
                 write_result(answer.result, prompt_options(commands))
             else:
-                print_answer(answer.require(), sys.stdout, app.settings.home / "charts", said=steps.said(answer))
+                charts, said = app.settings.home / "charts", steps.said(answer)
+                print_answer(answer.require(), sys.stdout, charts, said=said, source=source)
         except EtudeError as error:
             report_error(error, argparse.Namespace())
         except KeyboardInterrupt:

@@ -217,7 +217,9 @@ def draw_result(
 
 
 def _footer(result: Result, shown: int, hidden: int) -> str:
-    more = f", {shown:,} shown" if result.row_count > shown else ""
+    # The id of the run ends the line.
+    rest = "etude runs result RUN --output FILE.csv" if result.run_id else "--output FILE.csv"
+    more = f", {shown:,} shown (all rows: {rest})" if result.row_count > shown else ""
     cut = ", cut by --limit-rows" if result.truncated else ""
     run = f"  {result.run_id}" if result.run_id else ""
     s = "" if result.row_count == 1 else "s"

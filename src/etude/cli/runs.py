@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("run", help="its id, or the beginning of it")
     result = verbs.add_parser("result", help="print or write the result of a run")
     result.add_argument("run", help="its id, or the beginning of it")
+    result.add_argument("--result", metavar="NAME", help="another result that the answer shows, such as r2")
     add_output_arguments(result)
     script = verbs.add_parser("script", help="print a run as a Python file that runs alone, with parameters and guards")
     script.add_argument("run", help="its id, or the beginning of it")
@@ -203,7 +204,7 @@ def _commands(found: Run) -> list[tuple[str, str]]:
 
 def _result(app: App, options: argparse.Namespace) -> None:
     chosen_output_format(options)
-    write_result(app.result(options.run), options)
+    write_result(app.result(options.run, options.result), options)
 
 
 def _facts(found: Run) -> list[tuple[str, Any]]:

@@ -9,10 +9,14 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+from etude.cell_text import without_midnight
+
 CELL = 200
 """The most characters of a cell in a table."""
 LEAST = 8
 """The fewest characters that a folded column keeps."""
+LARGE = 10_000
+"""A column without integers of this size has no separators: it may hold years."""
 GAP = 3
 """Characters between two columns: ` │ `."""
 _WORD = re.compile(
@@ -45,13 +49,15 @@ def _char_width(char: str) -> int:
 def format_column(name: str, values: Sequence[Any]) -> list[str | None]:
     """Return the values of a column as people read them; None stays None.
 
-    All floats of a column get the same number of decimals. Large integers get separators, unless the column looks like
-    an identifier.
+    All floats of a column get the same number of decimals. If a column has large integers, all of its integers get
+    separators, unless it looks like an identifier. Times that are all at midnight are dates.
     """
+    values = without_midnight(values)
     floats = [v for v in values if isinstance(v, float) and math.isfinite(v)]
     decimals = _decimals(floats)
     grouped = not is_identifier_column(name)
-    return [None if v is None else printable(_show(v, decimals, grouped)) for v in values]
+    large = any(isinstance(v, int) and not isinstance(v, bool) and abs(v) >= LARGE for v in values)
+    return [None if v is None else printable(_show(v, decimals, grouped, large)) for v in values]
 
 
 def is_identifier_column(name: str) -> bool:
@@ -61,12 +67,12 @@ def is_identifier_column(name: str) -> bool:
     return bool(_WORD.search(name) or _CAMEL_ID.search(name))
 
 
-def _show(value: Any, decimals: int, grouped: bool) -> str:
+def _show(value: Any, decimals: int, grouped: bool, large: bool = False) -> str:
     match value:
         case bool():
             return "true" if value else "false"
         case int():
-            return f"{value:,}" if grouped and abs(value) >= 10_000 else str(value)
+            return f"{value:,}" if grouped and large else str(value)
         case float():
             return format_float(value, decimals)
         case Decimal():

@@ -188,7 +188,9 @@ def _collect(run: Run, material: Material) -> _Parts:
     needed = _needed(run, material, tables, cells)
     if run.kind != "ask":
         needed = frozenset(s.id for s in (*tables, *cells))
-    for step in tables:
+    own = run.result_artifact.hash if run.result_artifact else None
+    # The table of the last query is the result of a replay. Queries only read, so their order does not matter.
+    for step in sorted(tables, key=lambda s: s.artifact is not None and s.artifact.hash == own):
         if step.id in needed:
             _add_query(run, step, material, parts)
     shown_cells = frozenset(c.id for c in cells if c.id in needed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from etude.cell_text import cell_to_json
+from etude.cell_text import cell_to_json, without_midnight
 from etude.entities import (
     AnswerBody,
     Artifact,
@@ -33,6 +34,7 @@ from etude.runtime.figures import move_figures, render_figures
 from etude.runtime.number_check.check import Evidence, check_numbers, explain_verdict, mark_unverified
 from etude.runtime.prompt import OPENING, Opening
 from etude.runtime.query import CELL
+from etude.runtime.quoted_results import choose_quoted, find_quotes, rank_measures
 from etude.runtime.script import code_of_answer
 from etude.runtime.tool_context import VEGA, results_by_id
 from etude.tools.answer import answer_chart_result
@@ -127,9 +129,10 @@ class Conclusion:
         """Return the end of the run, or the guidance that asks the model to correct its answer."""
         rendered = render_figures(turn.text, read_answer_results(run, self.read))
         text = rendered.text
+        evidence = self.evidence(run)
         verdict = check_numbers(
             text,
-            self.evidence(run),
+            evidence,
             run.text,
             _given(run),
             schema=self._shown_schema(run),
@@ -147,20 +150,26 @@ class Conclusion:
                 return Guided(text=explain_verdict(verdict), by="gate")
         marked = mark_unverified(text, verdict)
         choice = _last_choice(run)
-        shown = choose_results(run, choice)
+        verified = [c.mention for c in verdict.mentions if c.verified]
+        results = [e for e in evidence if e.columns]
+        quotes = find_quotes(text, results, verified, rendered.figures) if self.corrects else []
+        shown = choose_results(run, choice, choose_quoted(quotes))
         first = shown[0] if shown else None
+        figures = next((q.columns for q in quotes if first and q.name == first.id), Counter())
         return RunFinished(
             answer=marked + _why_incomplete(run),
             unverified=tuple(c.mention.text for c in verdict.unverified),
             result=first.result if first else None,
             artifact=first.artifact if first else None,
-            code=code_of_answer(run),
-            chart=self._chart(run, choice, first),
+            code=code_of_answer(run, first.step_id if first else None),
+            chart=self._chart(run, choice, first, lambda names: rank_measures(names, run.text, text, figures)),
             shown=tuple(shown),
             figures=move_figures(rendered.figures, text, marked),
         )
 
-    def _chart(self, run: Run, choice: dict[str, Any], first: ShownResult | None) -> dict[str, Any] | None:
+    def _chart(
+        self, run: Run, choice: dict[str, Any], first: ShownResult | None, rank: Callable[[Sequence[str]], list[str]]
+    ) -> dict[str, Any] | None:
         """Return the chart that the model chose, else the last one that a cell drew, else one that suits the result."""
         if chart := choice.get("chart"):
             known = results_by_id(run)
@@ -171,7 +180,7 @@ class Conclusion:
                 return built
         if (drawn := self._drawn(run)) is not None:
             return drawn
-        return choose_chart(self.read(first.result, first.artifact, run.id)) if first else None
+        return choose_chart(self.read(first.result, first.artifact, run.id), rank) if first else None
 
     def evidence(self, run: Run) -> list[Evidence]:
         """Return everything that the run computed: the tables of its tools, and the output of its cells."""
@@ -183,7 +192,8 @@ class Conclusion:
                 result = self.read(step.result, step.artifact, run.id)
                 rows = list(itertools.islice(result.iter_rows(), ROWS))
                 names = tuple(c.name for c in result.columns)
-                found.append(Evidence(name=f"r{len(found) + 1}", columns=names, rows=rows, row_count=result.row_count))
+                number = 1 + sum(bool(e.columns) for e in found)
+                found.append(Evidence(name=f"r{number}", columns=names, rows=rows, row_count=result.row_count))
             elif step.kind == "python" and step.artifact is not None and step.artifact.media == CELL:
                 cell = json.loads(self.objects.get(step.artifact.hash, run.id))
                 found.append(Evidence(name="printed", text=f"{cell['stdout']}\n{cell['text'] or ''}"))
@@ -229,10 +239,11 @@ def _last_choice(run: Run) -> dict[str, Any]:
     return json.loads(step.params["arguments"]) if step else {}
 
 
-def choose_results(run: Run, choice: dict[str, Any]) -> list[ShownResult]:
-    """Return the results that the model chose, in its order; without a choice, the last result."""
+def choose_results(run: Run, choice: dict[str, Any], quoted: Sequence[str] = ()) -> list[ShownResult]:
+    """Return the results that the model chose, in its order; else those that its text quotes; else the last one."""
     known = results_by_id(run)
-    names = [n for n in dict.fromkeys(choice.get("results") or ()) if n in known] or list(known)[-1:]
+    chosen = dict.fromkeys(choice.get("results") or quoted)
+    names = [n for n in chosen if n in known] or list(known)[-1:]
     steps = [(n, known[n]) for n in names]
     return [
         ShownResult(id=n, step_id=s.id, result=s.result, artifact=s.artifact)
@@ -271,6 +282,9 @@ def make_answer(run: Run, read: Read) -> Answer:
     """Return the answer of a run, which may be incomplete while it runs."""
     result = read(run.result, run.result_artifact, run.id) if run.result and run.result_artifact else None
     shown = tuple((s.id, read(s.result, s.artifact, run.id)) for s in run.shown)
+    for found, artifact in [(result, run.result_artifact), *((r, s.artifact) for s, (_, r) in zip(run.shown, shown))]:
+        if found is not None and artifact is not None:
+            found.elapsed_ms = _computed_in(run, artifact)
     return Answer(
         run=run,
         text=run.answer or "",
@@ -289,12 +303,18 @@ def make_answer(run: Run, read: Read) -> Answer:
     )
 
 
+def _computed_in(run: Run, artifact: Artifact) -> float:
+    """Return the milliseconds of the query or the cell that made an artifact."""
+    made = [s for s in run.steps if s.artifact is not None and s.artifact.hash == artifact.hash]
+    own = [s for s in made if s.kind in ("sql", "python")] or made
+    return (own[-1].elapsed_ms or 0.0) if own else 0.0
+
+
 def markdown_table(result: Result) -> str:
     """Return the first rows of a result as a Markdown table, and how many rows there are if it has more."""
-    rows = [
-        [cell_to_json(value) for value in row] for row in itertools.islice(result.iter_rows(shown=True), TABLE_ROWS)
-    ]
-    lines = [[column.name for column in result.columns], ["---"] * len(result.columns), *rows]
+    rows = itertools.islice(result.iter_rows(shown=True), TABLE_ROWS)
+    cells = zip(*(map(cell_to_json, without_midnight(column)) for column in zip(*rows)))
+    lines = [[column.name for column in result.columns], ["---"] * len(result.columns), *cells]
     more = f"\n{result.row_count:,} rows in all.\n" if result.row_count > TABLE_ROWS else ""
     return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines) + more
 

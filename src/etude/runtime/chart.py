@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import re
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,10 +31,13 @@ _ISO = re.compile(r"\d{4}-\d{2}(-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?)?")
 """Dates as text, as SQLite stores them."""
 
 
-def choose_chart(result: Result) -> dict[str, Any] | None:
+def choose_chart(
+    result: Result, rank: Callable[[Sequence[str]], Sequence[str]] = lambda names: names
+) -> dict[str, Any] | None:
     """Choose lines over time, bars over labels, or points for two numbers; None if a table shows more.
 
-    An id, a year or another number of a period is never the measure.
+    Of several columns that could be the measure, the first is drawn in the order of `rank`. An id, a year or another
+    number of a period is never the measure.
     """
     if not 2 <= result.row_count <= ROWS or not 2 <= len(result.columns) <= 4:
         return None
@@ -50,10 +54,11 @@ def choose_chart(result: Result) -> dict[str, Any] | None:
     labels = by_kind["label"] or by_kind["id"]
     if by_kind["other"] or not numbers:
         return None
+    measure = rank(numbers)[0]
     if times:
-        return _lines(times[0], numbers[0], labels, values)
+        return _lines(times[0], measure, labels, values)
     if len(labels) in (1, 2):
-        return _bars(labels, numbers[0], values)
+        return _bars(labels, measure, values)
     if not labels and len(numbers) == 2 and len(rows) > 2:
         return _chart("point", _axis(numbers[0], "quantitative"), _axis(numbers[1], "quantitative"))
     return None

@@ -361,6 +361,16 @@ def find_tool(tools: Mapping[str, Tool], name: str) -> Tool:
     return tools[name]
 
 
+_SPENT = {
+    "steps": "The model has taken {spent} turns; the limit is {limit}.",
+    "wall_s": "The run has worked for {spent} s; the limit is {limit} s.",
+    "tokens": "The run has used {spent} tokens; the limit is {limit}.",
+    "cost_usd": "The run has cost ${spent}; the limit is ${limit}.",
+    "rows": "The queries of the run have returned {spent} rows; the limit is {limit}.",
+}
+"""How a budget was used up, by its name."""
+
+
 def check_run_budget(budget: Budget, run: Run) -> None:
     """Raise `LimitExceeded` if the run has used up its budget."""
     rows = rows_read(run)
@@ -374,7 +384,7 @@ def check_run_budget(budget: Budget, run: Run) -> None:
     for name, (spent, limit) in used.items():
         if limit and spent >= limit:
             raise _BudgetSpent(
-                f"The run used {spent:,.6g} of `{name}`; its limit is {limit:,.6g}.",
+                _SPENT[name].format(spent=f"{spent:,.6g}", limit=f"{limit:,.6g}"),
                 hint=f"Ask for less at a time, or raise `budget.{name}`.",
                 limit=name,
                 value=limit,

@@ -80,11 +80,16 @@ def script_opening(run: Run) -> str:
     return f"import os\n\nimport etude\n\n{connect}\n"
 
 
-def code_of_answer(run: Run) -> str:
-    """Return the code of the answer: the last query or, if Python ran last, all cells as one script."""
+def code_of_answer(run: Run, shown: str | None = None) -> str:
+    """Return the code of the answer: the query of the tool call `shown`, else the last one.
+
+    If Python ran instead, it is all cells as one script.
+    """
     steps = [s for s in run.steps if s.outcome == "ok" and s.kind in ("sql", "python")]
     cells = [s for s in steps if s.kind == "python"]
     tools = [s for s in steps if s.kind == "sql" and s.parent not in {c.id for c in cells}]
+    if shown is not None and (made := [s for s in tools if s.parent == shown]):
+        return made[-1].code
     if cells and (not tools or tools[-1].started_at < cells[-1].started_at):
         own = [c.code.strip("\n") for c in cells if c.code != PREAMBLE]
         return "\n\n".join([PREAMBLE.strip("\n"), *own]) + "\n"

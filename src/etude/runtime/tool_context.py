@@ -66,6 +66,14 @@ def quote_tool_text(word: str, text: str) -> str:
     return f"<data {word}>\n{text}\n</data {word}>"
 
 
+def without_quotes(text: str) -> str:
+    """Return a text that a model was shown without the tags that mark data."""
+    return _QUOTED.sub(r"\2", text)
+
+
+_QUOTED = re.compile(r"<data ([0-9a-f]{8})>\n(.*?)\n</data \1>", re.DOTALL)
+
+
 @dataclass(frozen=True)
 class RunResources:
     """What a run can reach."""
