@@ -49,6 +49,11 @@ def unverified(text: str, *results: Evidence, question: str = "", context: tuple
         ("12k", [("12k", "number", ["12000"])]),
         ("3.4M", [("3.4M", "number", ["3400000"])]),
         ("2 million", [("2 million", "number", ["2000000"])]),
+        ("76.98 M", [("76.98 M", "number", ["76980000"])]),
+        ("9 days and 6 hours", [("9 days and 6 hours", "number", ["799200"])]),
+        ("nine days and six hours", [("nine days and six hours", "number", ["799200"])]),
+        ("7:48.67", [("7:48.67", "time", ["468.67"])]),
+        ("knapp 4 $", [("4 $", "number", ["4"])]),
         ("1.2bn", [("1.2bn", "number", ["1200000000"])]),
         ("1e6", [("1e6", "number", ["1000000"])]),
         ("$1,200.50", [("$1,200.50", "number", ["1200.5"])]),
@@ -492,3 +497,62 @@ def test_a_name_that_no_result_has_is_contradicted() -> None:
     assert [c.mention.text for c in verdict.contradicted] == ["7,390.25"]
     assert "no result has `Pavilion`; the value is that of Atrium" in explain_verdict(verdict)
     assert check_numbers("Second is Atrium with 7,390.25.", [SHOPS]).ok
+
+
+RENTALS = Evidence("r1", ("rentals", "not_returned", "late"), [(16044, 183, 8121)])
+CLAIMS = Evidence(
+    "r1",
+    ("claim_header_id", "status", "claimed", "paid"),
+    [(15, "Settled", 349.15, 582.03), (24, "Disputed", 318.16, 309.2), (73, "Settled", 228.45, 794.63)],
+)
+DEPARTMENTS = Evidence(
+    "r1",
+    ("department", "students", "budget"),
+    [("Civil Eng.", 120, 255041.46), ("Comp. Sci.", 108, 106378.69), ("Pol. Sci.", 109, 573745.09)],
+)
+SWIMMERS = Evidence("r1", ("name", "time"), [("Craig Stevens", "7:48.67"), ("Grant Hackett", "7:55.39")])
+GRANTS = Evidence("r1", ("organisation_id", "total"), [(7, 76977810.29), (10, 38679503.14), (14, 4516014.12)])
+CITIES = Evidence("r1", ("city", "reviews"), [("New York", 9), ("San Francisco", 9), ("Los Angeles", 5)])
+FILMS = Evidence("r1", ("title", "budget_million", "gross"), [("Get Carter", 63.6, 19412993), ("Red", 47.0, 543356)])
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("8,121 of 16,044 rentals were late. A further 183 (1.1%) have not come back.", RENTALS),
+        ("Two caveats: 183 rentals are open, and 8,121 were late.", RENTALS),
+        ("The most extreme is claim 73, with $794.63 paid against $228.45 claimed.", CLAIMS),
+        ("Political Science has 109 students, Civil Engineering 120.", DEPARTMENTS),
+        ("Craig Stevens swam 7:48.67, Grant Hackett 7:55.39, a gap of 6.72 seconds.", SWIMMERS),
+        ("| Organisation | Total |\n|---|---|\n| 7 | 76.98 M |\n| 14 | 4.52 M |", GRANTS),
+        ("| | New York | Los Angeles |\n|---|---|---|\n| Reviews | 9 | 5 |", CITIES),
+        ("Get Carter made $19.4 million on a $63.6 million budget (0.31x).", FILMS),
+    ],
+)
+def test_a_reader_would_not_doubt_these(text: str, result: Evidence) -> None:
+    assert unverified(text, result) == []
+
+
+TRACKS = Evidence("r1", ("track", "seats", "year_opened"), [("Martinsville", 65000, 1947), ("Darlington", 63000, 1950)])
+MEMBERS = Evidence(
+    "r1",
+    ("member", "branch", "pounds"),
+    [("Ann Lee", "York", 430.29), ("Ann Lee", "Bath", 402.1), ("Ann Lee", "Leeds", 321.13), ("Bo Kay", "York", 232.09)],
+)
+WINES = Evidence("r1", ("winery", "wine", "price"), [("Carlisle", "Papas Block", 43), ("Hobbs", "Crane", 150)])
+DEGREES = Evidence("r1", ("year", "degrees"), [(2000, 56983), (2001, 61463), (2002, 61712), (2003, 65741)])
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "false"),
+    [
+        ("Martinsville, opened in 1950, has 65,000 seats.", TRACKS, ["1950"]),
+        ("Ann Lee spent \u00a3832.39 over three branches.", MEMBERS, ["\u00a3832.39"]),
+        ("106 in 202 \u2192 51.0%.", Evidence("r1", ("podiums", "starts"), [(106, 202), (117, 208)]), ["51.0%"]),
+        ("Hobbs's *Papas Block* costs only $43.", WINES, ["$43"]),
+        ("The biggest jump came in 2003, with 4,480 more degrees than the year before.", DEGREES, ["4,480"]),
+        ("Comp. Sci. has to make do with $2,125 per student.", DEPARTMENTS, ["$2,125"]),
+    ],
+)
+def test_values_of_other_rows_are_false(text: str, result: Evidence, false: list[str]) -> None:
+    assert unverified(text, result) == false

@@ -143,6 +143,7 @@ def _combine(search: Search, mention: Mention, a: Operand, b: Operand, cost: flo
         yield Candidate(scale * (y - x), cost, f"difference of {a.what} and {b.what}", 1 if ordered == 1 else 2)
         return
     if mention.kind == "times":
+        x, y = x * _scale(search, a), y * _scale(search, b)
         if same_column and a.rows and b.rows and (a.rows < b.rows or b.rows < a.rows):
             cost += 0.8 if -1 in (a.row, b.row) or "mean" in (a.kind, b.kind) else 1.8
         if x:
@@ -210,6 +211,7 @@ def _amounts(
         and not _vague(b)
         and not trivial
         and (same_column or a.table != b.table or a.row == b.row)
+        and (cues.rest or not _cuts(search, mention, a, b))
     ):
         cost += apart
         like = a if a.column >= 0 else b
@@ -259,6 +261,15 @@ def _amounts(
                     )
     if a.table == b.table >= 0 and a.row == b.row >= 0 and a.column != b.column:
         yield Candidate(x * y * factor, cost + 0.6, f"product of {a.what} and {b.what}")
+
+
+def _cuts(search: Search, mention: Mention, a: Operand, b: Operand) -> bool:
+    """Return whether two values add up to only some of the rows that the name next to a number has."""
+    if a.table != b.table or a.column != b.column or a.table < 0 or not (a.rows and b.rows):
+        return False
+    anchors = search.passage.anchors(mention, a.table)
+    nested = a.rows < b.rows or b.rows < a.rows
+    return anchors.named and (nested or a.rows | b.rows < anchors.primary) and a.rows | b.rows <= anchors.primary
 
 
 def _vague(o: Operand) -> bool:

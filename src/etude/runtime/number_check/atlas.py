@@ -213,6 +213,8 @@ def _of_group(
                 "percent",
                 Term(100 * total / column.total, group.tier + extra, rows, f"share of {name}", t, c, step="share"),
             )
+    if group.tier and len(set(values)) == 1:
+        return
     yield (
         "amount",
         Term(total / len(values), group.tier + 1, rows, f"the mean of {name}", t, c, column.unit, step="mean"),
@@ -271,15 +273,17 @@ def _of_two(
     for (c, top), (d, bottom) in ((one, other), (other, one)):
         both = [row for row in top.numbers if bottom.numbers.get(row)]
         unit = top.unit if not bottom.unit else ""
-        for row in both:
-            over, under = top.numbers[row], bottom.numbers[row]
+        for row, scale in [(row, scale) for row in both for scale in {1.0, top.factor / bottom.factor}]:
+            over, under = top.numbers[row] * scale, bottom.numbers[row]
             what = f"{top.name} per {bottom.name} of {table.row_label(row)}"
             yield "amount", Term(over / under, 1, frozenset({row}), what, t, c, unit, d)
             yield "percent", Term(100 * over / under, 2, frozenset({row}), what, t, c, "", d)
-            yield (
-                "percent",
-                Term(100 * (over - under) / abs(under), 2, frozenset({row}), f"{what}, less 1", t, c, "", d),
-            )
+            less = f"{what}, less 1"
+            yield "percent", Term(100 * (over - under) / abs(under), 2, frozenset({row}), less, t, c, "", d)
+            if over + under > 0:
+                both_of = f"{top.name} as a share of {top.name} and {bottom.name} of {table.row_label(row)}"
+                share = 100 * over / (over + under)
+                yield "percent", Term(share, 2, frozenset({row}), both_of, t, c, "", d, step="share")
         for group in groups:
             rows = [row for row in group.rows if row in both]
             over, under = (math.fsum(column.numbers[row] for row in rows) for column in (top, bottom))

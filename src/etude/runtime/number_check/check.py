@@ -37,6 +37,7 @@ from etude.runtime.number_check.operands import Operand, collect_operands
 from etude.runtime.number_check.passage import Passage
 from etude.runtime.number_check.precision import direction_of_verb, is_rounded_far, rounding_intervals, stated_direction
 from etude.runtime.number_check.search import Search
+from etude.runtime.number_check.second_look import Stated, contradicts_parts, look_again
 from etude.runtime.number_check.strangers import find_strangers
 
 __all__ = [
@@ -160,7 +161,10 @@ def check_numbers(
         if not new:
             break
     found |= _thresholds(passage, found)
+    found |= _second_look(search, found, used)
+    false = {i: why for i, mention in enumerate(mentions) if (why := contradicts_parts(search, mention))}
     strange = find_strangers(passage, used, [*context, schema, *thread])
+    strange |= false
     for i in strange:
         found.pop(i, None)
     for i in [*_repeated(passage, used), *_reversed(passage)]:
@@ -173,6 +177,31 @@ def check_numbers(
             value = strange.get(i) or _own_value(search, plain)
             checked.append(CheckedNumber(mention, False, value or _NOT_FOUND, bool(value)))
     return Verdict(text, tuple(checked))
+
+
+def _second_look(search: Search, found: dict[int, str], used: dict[int, Candidate]) -> dict[int, str]:
+    """Explain numbers by those beside them, in two rounds: the second may use what the first explained."""
+    passage, explained = search.passage, dict[int, str]()
+    for _ in range(2):
+        stated = [
+            Stated(m, _value(m, used.get(i)), passage.sentence(m.start), used.get(i))
+            for i, m in enumerate(passage.mentions)
+            if (i in found or i in explained)
+            and m.readings
+            and m.kind in ("number", "percent", "points")
+            and abs(_value(m, used.get(i))) < HUGE
+        ]
+        for i, mention in enumerate(passage.mentions):
+            if i in found or i in explained or not (because := look_again(search, mention, stated)):
+                continue
+            if not _own_value(search, mention):
+                explained[i] = because
+    return explained
+
+
+def _value(mention: Mention, match: Candidate | None) -> float:
+    """Return the value behind a verified number."""
+    return match.value if match else float(mention.readings[0].value)
 
 
 def _find(search: Search, mention: Mention) -> Candidate | None:

@@ -55,7 +55,13 @@ def count_candidates(search: Search, mention: Mention) -> Iterator[Candidate]:
         for column in table.measures
     )
     rows = Operand(0.0, 0.0, 0.0, -1, -1, -1, frozenset(), "rows", ROWS)
+    each = re.match(r"[^.;]{0,24}\beach\b", after, re.I) is not None
+    index = search.passage.sentence(mention.start)
+    listed = [x for x in search.passage.labels_in(index) if x.end <= mention.start and x.strong]
+    differ = each and len({len(x.rows) for x in listed}) > 1
     for candidate in _counts(search, mention):
+        if differ and candidate.because.startswith("rows with"):
+            continue  # `China and Peru have three each` says the count of both.
         yield candidate._replace(cost=candidate.cost + (1.5 if measured else 0.0), like=rows)
 
 

@@ -80,7 +80,7 @@ _APPOSED_NUMBER = re.compile(
     re.I,
 )
 THAN = re.compile(
-    r"[\s)*_]*(?:higher|lower|more|less|fewer|larger|smaller|greater|bigger|longer|shorter)\b[^.;,]{0,40}?\bthan\b",
+    r"[\s)*_]*(?:[a-z°]{1,7}\s+)?(?:higher|lower|more|less|fewer|larger|smaller|greater|bigger|longer|shorter)\b[^.;,]{0,40}?\bthan\b",
     re.I,
 )
 WEIGHTED = re.compile(r"\bweight\w*[^;]*$", re.I)
@@ -100,7 +100,8 @@ _MEAN = re.compile(
 )
 _APART = re.compile(
     r"\b(?:than|by|apart|separat\w*|after|before|later|earlier|older|younger|wide\w*|swing|surplus|shortfall|net|between|"
-    r"from|gained?|lost|over|margin|spare|extra|further|plus|minus|delta|beyond|écart|diferencia|abstand|unterschied)\b",
+    r"from|gained?|lost|over|margin|spare|extra|further|plus|minus|delta|beyond|within|écart|devance\w*|dépass\w*|moins|"
+    r"diferencia|supera\w*|menos|más|abstand|unterschied|vorsprung|mehr|weniger|höher|niedriger|über|unter|abweichung)\b",
     re.I,
 )
 

@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 from functools import cached_property
 
 from etude.plurals import singular
-from etude.runtime.number_check.mentions import TIME_UNITS, Period, find_number_mentions, mention_word_set
+from etude.runtime.number_check.mentions import TIME_UNITS, Period, find_number_mentions, mention_word_set, seconds_of
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class EvidenceColumn:
     huge: dict[int, object] = field(default_factory=dict)
     factor: float = 1.0
     unit: str = ""
+    percents: bool = False
+    """Whether the values are texts such as `7.0%`."""
 
     @cached_property
     def is_key(self) -> bool:
@@ -101,7 +103,7 @@ class EvidenceColumn:
     @cached_property
     def is_percent(self) -> bool:
         """Whether the name says that these are percentages or fractions."""
-        return bool(self.words & _PERCENT_WORDS) or "%" in self.name
+        return bool(self.words & _PERCENT_WORDS) or "%" in self.name or self.percents
 
     @cached_property
     def may_be_percent(self) -> bool:
@@ -116,6 +118,7 @@ class EvidenceColumn:
         """Whether the numbers may be fractions of one."""
         return (
             bool(self.numbers)
+            and not self.percents
             and all(-10 <= v <= 10 for v in self.numbers.values())
             and (self.is_percent or any(not v.is_integer() for v in self.numbers.values()))
         )
@@ -123,6 +126,8 @@ class EvidenceColumn:
     @cached_property
     def adds_up(self) -> bool:
         """Whether a sum of the numbers is meaningful; a sum of rates is not."""
+        if self.whole and re.search(r"(?:^|_)(?:ratings|scores|prices|rates)$", self.name.lower()):
+            return True  # How many ratings there are, not how good they are.
         return (not self.is_percent or self.whole) and not self.words & _AVERAGE_WORDS
 
     @cached_property
@@ -280,17 +285,27 @@ def _column(name: str, values: list[object]) -> EvidenceColumn:
     column.unit = next((_UNIT_WORDS[word] for word in reversed(raw) if word in _UNIT_WORDS), "")
     if not column.unit and len(raw) > 1 and raw[-1] in ("s", "h"):
         column.unit = "second" if raw[-1] == "s" else "hour"
-    if not column.unit and column.words & _ELAPSED_WORDS:
+    texts = [value for value in values if isinstance(value, str)]
+    if not column.unit and (column.words & _ELAPSED_WORDS or any(seconds_of(text[:20]) is not None for text in texts)):
         column.unit = "second"
+    column.percents = bool(texts) and all(text.rstrip().endswith("%") for text in texts)
     return column
+
+
+_WRITTEN = re.compile(
+    r"\s*([-+]?)[$€£]?\s?(\d{1,300}(?:\.\d{1,300})?|\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,9})?)\s?[%€$£]?\s*"
+)
 
 
 def _as_number(value: object) -> float | None:
     """Return the value as a float, infinity if it is too large for one, or None if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         return None
-    if isinstance(value, str) and not re.fullmatch(r"\s*[-+]?\d{1,300}(?:\.\d{1,300})?\s*", value):
-        return None
+    if isinstance(value, str) and (written := _WRITTEN.fullmatch(value)):
+        value = f"{written[1] or ''}{written[2].replace(',', '')}"
+    elif isinstance(value, str):
+        stopped = seconds_of(value) if len(value) <= 16 else None
+        return None if stopped is None else float(stopped)
     if isinstance(value, Decimal) and not value.is_finite():
         return None
     try:

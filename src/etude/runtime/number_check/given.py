@@ -134,7 +134,8 @@ def find_given(passage: Passage, given: Given, mention: Mention) -> str:
         return f"a rank among {most} rows"
     if mention.kind == "number" and not mention.unit and 1 <= value <= most and _SELECTED.match(after):
         return f"a selection among {most} rows"
-    if mention.kind == "number" and not mention.unit and _SELECTION.search(before) and 1 <= value <= most:
+    whole = value == int(value) and "." not in mention.text
+    if mention.kind == "number" and not mention.unit and whole and _SELECTION.search(before) and 1 <= value <= most:
         return f"a selection among {most} rows"
     return ""
 

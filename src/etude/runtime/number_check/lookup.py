@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from etude.runtime.number_check.atlas import RAW, Family, Term
 from etude.runtime.number_check.candidate import Candidate
+from etude.runtime.number_check.cues import THAN
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention, mention_scale
 from etude.runtime.number_check.operands import Operand
 from etude.runtime.number_check.precision import is_rounded_far, is_whole_mention, rounding_intervals, stated_direction
@@ -80,6 +81,8 @@ def look_up_in_atlas(search: Search, mention: Mention, strict: bool) -> Candidat
 
         expected = sum(search.atlas.expected(r.family, r.low, r.high, likely) for r in readings)
         most = (COUNT_ACCIDENTS if reading.family == "count" else ACCIDENTS)[rows]
+        if mention.word and mention.kind == "percent" and rows == 2:
+            most = 1.0  # `two thirds` is meant to be coarse.
         if expected <= (most / 5 if strict else most):
             return _candidate(term)
     return None
@@ -89,6 +92,14 @@ def _is_meant(search: Search, mention: Mention, term: Term) -> bool:
     """Return whether the text says what a group needs: how many rows they are, or that some are left out."""
     if term.step and not search.says(mention, term.step):
         return False
+    cues = search.cues(mention)
+    if mention.kind == "number" and THAN.match(cues.after) and term.step != "difference":
+        return False  # `8 more than` is a difference.
+    if cues.statistic and term.tier == 0 and len(term.rows) == 1:
+        table = search.tables[term.table]
+        averaged = table.columns[term.column].words & {"avg", "mean", "average", "median", "total"}
+        if table.rows > 1 and not table.printed and not averaged:
+            return False
     if not term.needs:
         return True
     if search.row_support(mention, term.table, term.rows) == 2:
@@ -186,6 +197,8 @@ def _is_of_another(search: Search, mention: Mention, term: Term) -> bool:
     if not (anchors.strong or anchors.named):
         return False
     before, after = search.passage.around(mention, 40, 25)
+    if len(term.rows) == 2 and term.step in ("difference", "change") and len(anchors.primary) == 1:
+        return not anchors.primary & term.rows
     if len(term.rows) == 1:
         [row] = term.rows
         column = search.tables[term.table].columns[term.column]

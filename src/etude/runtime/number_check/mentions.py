@@ -78,6 +78,13 @@ _TENS = "thirty forty fifty sixty seventy eighty ninety"
 _PLACES = "third fourth fifth sixth seventh eighth ninth tenth"
 WORDS = {word: value for value, word in enumerate(_UNITS.split())}
 WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), 3)}
+_ABROAD = (
+    "zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+    "deux trois quatre cinq six sept huit neuf dix onze douze",
+    "dos tres cuatro cinco seis siete ocho nueve diez once doce",
+)
+SIZES = WORDS | {word: n for words in _ABROAD for n, word in enumerate(words.split(), 2)}
+"""Number words of other languages too: they say of how many rows a sentence speaks."""
 _ORDINALS = {word: n for n, word in enumerate(_PLACES.split(), 3)}
 _PARTS = {"half": 2, "halves": 2, "quarter": 4, "quarters": 4, "third": 3, "thirds": 3} | {
     word + s: n for word, n in _ORDINALS.items() if n > 3 for s in ("", "s")
@@ -109,7 +116,7 @@ _NUMBER = re.compile(
 _FOREIGN_SCALES = "millón|millones|milhões|milioni|millionen|mrd|milliarden?|milliards?|miliardi|tausend|tsd|mille|mil"
 _SUFFIX = re.compile(
     rf"""(?P<ordinal>(?:st|nd|rd|th)\b)
-    |(?P<scale>{_GAP}?-?(?:thousand|grand|mn|mio|millions?|bn|billions?|tn|trillion|hundred|lakh|crore|dozen|{_FOREIGN_SCALES})\b|[kKmMbBT]\b)?
+    |(?P<scale>{_GAP}?-?(?:thousand|grand|mn|mio|millions?|bn|billions?|tn|trillion|hundred|lakh|crore|dozen|{_FOREIGN_SCALES})\b|[kKmMbBT]\b|{_GAP}(?-i:[kM])(?![\w/-]|\.\w))?
      (?P<plus>\+(?!\d))?
      (?:(?P<points>[-\s]?(?:%|percent(?:age)?|per\ cent)[-\s]?points?\b|{_GAP}?(?:pp|pps|p\.p\.|ppts?)(?!\w))
      |(?P<basis>{_GAP}?(?:bps|basis\ points?)\b)
@@ -152,7 +159,7 @@ _DATE_BEFORE = re.compile(
     re.I,
 )
 _TIME = re.compile(
-    r"\b\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?:\s?[ap]\.?m\b\.?|\s(?:min|h)\b)?|\b(?:1[0-2]|[1-9])\s?[ap]m\b", re.I
+    r"\b\d{1,3}:[0-5]\d(?::[0-5]\d)?(?:\.\d+)?(?:\s?[ap]\.?m\b\.?|\s(?:min|h)\b)?|\b(?:1[0-2]|[1-9])\s?[ap]m\b", re.I
 )
 _VERSION = re.compile(r"\bv\d+(?:\.\d+)*\b|\b\d+(?:\.\d+){2,}(?:-\w+)?\b", re.I)
 _SKIP = re.compile(
@@ -191,11 +198,12 @@ _VERBS: dict[str, Decimal | int] = {
 }
 _HEDGE_WORDS: dict[Hedge, str] = {
     "over": r"over|more than|at least|above|exceed(?:s|ed|ing)?|upwards? of|north of|surpass(?:es|ed|ing)?|beyond|"
-    r"(?:great|high|larg)er than|>|\u2265",
+    r"(?:great|high|larg)er than|>|\u2265|mehr als|über|gut|mindestens|plus de|más de|al menos",
     "under": r"nearly|almost|under|less than|below|fewer than|(?<!add )(?<!adds )(?<!added )(?<!sums )(?<!sum )up to|"
     r"at most|not quite|"
-    r"(?:low|small)er than|<|\u2264",
-    "about": r"about|close to|around|roughly|approximately|approx\.?|circa|c\.|ca\.|some|an? estimated|~|\u2248",
+    r"(?:low|small)er than|<|\u2264|knapp|fast|beinahe|weniger als|unter|bis zu|presque|près de|moins de|casi|menos de",
+    "about": r"about|close to|around|roughly|approximately|approx\.?|circa|c\.|ca\.|some|an? estimated|~|\u2248|"
+    r"rund|etwa|ungefähr|gegen|environ|autour de|quelque|unos|unas|cerca de|aproximadamente|alrededor de",
 }
 _HEDGES = {
     hedge: re.compile(rf"(?<!\w)(?:{words})\s*(?:an?\s+|the\s+)?$", re.I) for hedge, words in _HEDGE_WORDS.items()
@@ -333,21 +341,25 @@ def month_number(name: str) -> int:
     return next(i for i, month in enumerate(MONTHS, 1) if month.startswith(name[:3].lower()))
 
 
+_SMALL = "|".join(sorted((w for w, n in WORDS.items() if 1 <= n <= 20), key=len, reverse=True))
+_AND = r"[\s,]*(?:(?:and|und|et|y)\s+)?"
 _DURATION = re.compile(
-    r"(?<![\w.,])(?:(?P<hour>\d{1,4})\s?(?:h|hrs?|hours?|Std\.?|Stunden?|heures?|horas?)\b[\s,]*(?:and\s+|und\s+|et\s+|y\s+)?)?"
-    r"(?:(?P<minute>\d{1,3})\s?(?:m|min|mins|minutes?|Minuten?|minutos?)\b\.?)?"
-    r"(?:[\s,]*(?:and\s+|und\s+|et\s+|y\s+)?(?P<second>\d{1,2})\s?(?:s|sec|secs|seconds?|Sekunden?)\b)?",
+    rf"(?<![\w.,])(?:(?P<day>\d{{1,4}}|{_SMALL})\s?(?:d|days?|Tagen?|jours?|días?)\b{_AND})?"
+    rf"(?:(?P<hour>\d{{1,4}}|{_SMALL})\s?(?:h|hrs?|hours?|Std\.?|Stunden?|heures?|horas?)\b{_AND})?"
+    rf"(?:(?P<minute>\d{{1,3}}|{_SMALL})\s?(?:m|min|mins|minutes?|Minuten?|minutos?)\b\.?)?"
+    rf"(?:{_AND}(?P<second>\d{{1,2}}|{_SMALL})\s?(?:s|sec|secs|seconds?|Sekunden?)\b)?",
     re.I,
 )
 
 
 def _find_durations(text: str, taken: bytearray) -> Iterator[Mention]:
-    """Find durations of two or three parts, such as `1 h 28 min`, as a number of seconds."""
+    """Find durations of several parts, such as `1 h 28 min` and `nine days and six hours`, as a number of seconds."""
     for match in _DURATION.finditer(text):
-        parts = [name for name in ("hour", "minute", "second") if match[name]]
+        parts = [name for name in ("day", "hour", "minute", "second") if match[name]]
         if len(parts) < 2 or any(taken[match.start() : match.end()]):
             continue
-        seconds = sum((int(match[name]) * TIME_UNITS[name] for name in parts), Decimal(0))
+        counts = {name: int(n) if (n := match[name].lower()).isdigit() else WORDS[n] for name in parts}
+        seconds = sum((n * TIME_UNITS[name] for name, n in counts.items()), Decimal(0))
         end = match.start() + len(match.group().rstrip(" ,.\t\n"))
         step = 2 * TIME_UNITS[parts[-1]]  # Models cut as often as they round.
         hedge = _hedge(text, match.start())
@@ -371,6 +383,8 @@ def _find_times(text: str, taken: bytearray) -> Iterator[Mention]:
 def _durations_of(written: str) -> tuple[Reading, ...]:
     """Return the seconds that `35:45` may mean as minutes and seconds, or as hours and minutes."""
     parts = [int(part) for part in re.findall(r"\d+", written.split(".", maxsplit=1)[0])]
+    if (seconds := seconds_of(written)) is not None and "." in written:
+        return (_reading(str(seconds)),)
     if len(parts) == 3:
         return (Reading(Decimal(3600 * parts[0] + 60 * parts[1] + parts[2]), Decimal(2)),)
     if len(parts) != 2 or re.search(r"[ap]\.?m", written, re.I):
@@ -378,6 +392,12 @@ def _durations_of(written: str) -> tuple[Reading, ...]:
     seconds = Decimal(60 * parts[0] + parts[1])
     short, long = Reading(seconds, Decimal(2)), Reading(60 * seconds, Decimal(120))
     return (short,) if "min" in written else (long,) if "h" in written else (short, long)
+
+
+def seconds_of(written: str) -> Decimal | None:
+    """Return the seconds of a stopped time such as `7:48.67` or `1:02:03.4`; None if it has no fraction."""
+    match = re.fullmatch(r"\s*(?:(\d{1,2}):)?(\d{1,3}):([0-5]\d\.\d{1,6})\s*", written)
+    return 3600 * int(match[1] or 0) + 60 * int(match[2]) + Decimal(match[3]) if match else None
 
 
 def _find_fractions(text: str, taken: bytearray) -> Iterator[Mention]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from etude.runtime.number_check.mentions import mention_word_set
+
 _COUNTRIES = """
 united states: us usa u.s america american americans états-unis estados unidos vereinigte staaten
 united kingdom: uk britain great britain british britons royaume-uni reino unido
@@ -59,7 +61,18 @@ def _parse() -> dict[str, str]:
 _KNOWN = _parse()
 
 
+_DATES = sorted(
+    mention_word_set(
+        "january february march april may june july august september october november december "
+        "monday tuesday wednesday thursday friday saturday sunday"
+    )
+)
+_SHORT = {full[:3]: full for full in _DATES} | {full: full[:3] for full in _DATES}
+
+
 def other_names(name: str) -> list[str]:
-    """Return other words for a country, in lower case; empty if the name is not one."""
+    """Return other words for a country, a month or a day of the week, in lower case; empty if the name is none."""
+    if name.lower() in _SHORT:
+        return [_SHORT[name.lower()]]
     country = _KNOWN.get(name.lower())
     return [word for word, of in _KNOWN.items() if of == country and word != name.lower()] if country else []

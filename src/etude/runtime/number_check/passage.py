@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from etude.plurals import singular
-from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable
+from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, evidence_name_words
 from etude.runtime.number_check.mentions import MONTHS, WORDS, Mention, Period, mention_word_set, month_number
 from etude.runtime.number_check.names import other_names
 
 _SENTENCE_END = re.compile(
     r"\n+(?=\s*(?:[-*+>|#•]|\d+[.)]|$))|(?<=[.!?:;|*])\n+|\n\s*\n|"
-    r"(?<=[.!?])(?<!\bvs\.)(?<!\bapprox\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)(?<!\bNo\.)[\"')*_]*\s+(?=\S)"
+    r"(?<=[.!?])(?<!\bvs\.)(?<!\bapprox\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)(?<!\bNo\.)[\"')*_]*\s+(?=[^\sa-zäöüß])(?![A-Z][a-z]{1,4}\.\s)"
 )
 _WORD = re.compile(r"[^\W_]+")
 _JOINED = re.compile(
@@ -32,7 +32,7 @@ _BELONGS_AFTER = re.compile(
     r"del)\s+(?:the\s+)?[*_`\"'(]*$|\s*\(\s*$",
     re.I,
 )
-_APPOSED = re.compile(r"[\s*_”“\"'\u2019]*(?:[(]\s*|from\s+)[*_”“\"'\u2018]*", re.I)
+_APPOSED = re.compile(r"[\s*_”“\"'\u2019]*(?:[(]\s*|from\s+|in\s+(?:the\s+)?|(?<=['\u2019])s\s+)[*_”“\"'\u2018]*", re.I)
 _DIRECT = re.compile(
     r"[\s(:*_,'\u2019|=$€£-]*(?:s\b)?(?:[\s(:*_,|=$€£-]*\b(?:with|at|of|had|has|have|made|makes|earned|is|"
     r"was|are|were|by|for|from|in|"
@@ -47,6 +47,7 @@ _SHIFT = re.compile(
     r"\b(?:day|week|month|quarter|year) (?:after|before)\b|\bthe (?:next|following|previous|preceding|prior)\b|"
     r"\b(?:second|third|fourth|fifth|last|first) place\b|\brunners?-up\b|\bversus\b|"
     r"\binstead of\b|\brather than\b|\bvs\b|\bcompared (?:with|to)\b|"
+    r";\s|\bthe\s+(?:overall\s+)?(?:average|mean|median)\b|"
     r"\bsteps? of\b|\bthe (?:second|third)\b|\b(?:without|excluding|except|ignoring|apart from|besides)\b|"
     r"\b(?:than|above|below|over|under|from|to|of|versus|against)\s+(?:that of\s+)?the\s+(?:\w+\s+)?(?:lowest|highest|"
     r"smallest|largest|best|worst|cheapest|peak|average|mean|median|minimum|maximum|weakest|strongest|overall|next)\b",
@@ -168,6 +169,15 @@ class Passage:
         head = self.text[self._lines[line] :].split("\n")[0].split("|")
         return head[cell] if cell < len(head) else ""
 
+    def _above(self, mention: Mention, table: int) -> list[Label]:
+        """Return the labels in the heading above a number: the columns of a Markdown table may be rows of a result."""
+        header = self.header(mention).strip()
+        if not header:
+            return []
+        at = self.text.rfind("\n\n", 0, mention.start) + 1
+        start = self.text.find(header, at, mention.start)
+        return [x for x in self.labels if x.table == table and start <= x.start and x.end <= start + len(header)]
+
     def anchors(self, mention: Mention, table: int) -> Anchors:
         """Return the rows that a number may refer to, by the labels around it."""
         key = (mention.start, mention.end, table)
@@ -178,6 +188,7 @@ class Passage:
     def _find_anchors(self, mention: Mention, table: int) -> Anchors:
         index = self.sentence(mention.start)
         own = [x for x in self.labels_in(index, table) if x.end <= mention.start or x.start >= mention.end]
+        own = own or self._above(mention, table)
         costs: dict[int, float] = {}
 
         def allow(labels: Sequence[Label], cost: float) -> None:
@@ -240,7 +251,7 @@ class Passage:
         if len(first) != 1:
             return first, False
         [label] = first
-        for other in own:
+        for other in sorted(own, key=lambda x: abs(x.start - label.start)):
             near, far = (other, label) if other.start < label.start else (label, other)
             if (
                 other.column == label.column
@@ -251,9 +262,8 @@ class Passage:
             rows = tuple(row for row in label.rows if row in other.rows)
             if not rows:
                 return [near], near.strong and far.strong
-            joined = Label(near.start, far.end, label.table, rows, near.strong or far.strong, near.column)
-            return [joined], False
-        return first, False
+            label = Label(near.start, far.end, label.table, rows, near.strong or far.strong, near.column)
+        return [label], False
 
     def _nearest(self, mention: Mention, own: list[Label]) -> tuple[list[Label], list[Label]]:
         """Return the labels that a number most likely belongs to, and those that it may also belong to."""
@@ -268,7 +278,9 @@ class Passage:
         )
         if not left or not right:
             apart = between or (
-                not left and bool(right) and ";" in self.text[mention.end : min(x.start for x in right)]
+                not left
+                and bool(right)
+                and re.search("[;,]", self.text[mention.end : min(x.start for x in right)]) is not None
             )
             return (left or right, []) if left or not apart else ([], right)
         gap_left = self.text[max(x.end for x in left) : mention.start]
@@ -300,9 +312,13 @@ class Passage:
 def _misdated(passage: Passage, mentions: Sequence[Mention]) -> list[Mention]:
     found = []
     for mention in mentions:
-        if mention.period is None or mention.period.day is None:
+        if mention.period is None:
             continue
         labels = passage.labels_in(passage.sentence(mention.start))
+        if mention.period.day is None:
+            if _is_misdated(passage, mention, labels):
+                found.append(mention)
+            continue
         for t, table in enumerate(passage.tables):
             names = [x for x in labels if x.table == t and x.column >= 0 and x.strong]
             if table.kind != "result" or table.printed or len(names) != 1 or len(names[0].rows) != 1:
@@ -314,6 +330,31 @@ def _misdated(passage: Passage, mentions: Sequence[Mention]) -> list[Mention]:
                 if rows and not own and row in column.periods:
                     found.append(mention)
     return found
+
+
+_OF_ROW = re.compile(r"[\s*_”\"'\u2019]*(?:[(,]\s*)?(?:[^\W\d]+[\s,]+){0,4}[(*_]*")
+
+
+def _is_misdated(passage: Passage, mention: Mention, labels: list[Label]) -> bool:
+    """Return whether a month or a year right after the name of a row is only found in other rows of that column."""
+    period = mention.period
+    for t, table in enumerate(passage.tables):
+        before = [x for x in labels if x.table == t and x.column >= 0 and x.end <= mention.start]
+        names = [x for x in before if len(x.rows) == 1]
+        if period is None or table.kind != "result" or table.printed or not names:
+            continue
+        row = names[-1].rows[0]
+        gap = passage.text[names[-1].end : mention.start]
+        if any(row not in x.rows for x in before if x.start >= names[-1].start) or len(gap) > 50:
+            continue
+        if not _OF_ROW.fullmatch(gap) or re.search(r"\b(?:since|until|after|before|by|than|from|to|and)\b", gap):
+            continue
+        words = evidence_name_words(gap)
+        dated = [x for x in table.columns if x.periods and (period.month is not None or words & (x.words - {"year"}))]
+        held = {r for column in dated for r, known in column.periods.items() if period_covers(period, known)}
+        if held and row not in held and any(row in column.periods for column in dated):
+            return True
+    return False
 
 
 def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTable]) -> Iterator[Label]:
@@ -344,6 +385,8 @@ def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTa
                     yield Label(words[at][1], words[at + 1][2], t, pair[0], pair[1], pair[3])
             at += 1
         yield from _period_labels(text, mentions, t, table)
+        yield from _short_names(text, t, table)
+        yield from _numbered_rows(text, t, table)
         for match in re.finditer(r"\bnumber (\d{1,2}|[a-z]+)\b", text, re.I):
             place = int(match[1]) if match[1].isdigit() else WORDS.get(match[1].lower(), 0)
             if 1 <= place <= table.rows and table.kind == "result" and not table.printed:
@@ -384,7 +427,13 @@ def table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[tuple[int
             found[(key,)] = (tuple(by_value[value]), code, key + "...", columns.get(value, -1))
     for key, values in parts.items():
         group = tuple(sorted({row for value in values for row in by_value[value]}))
-        if 1 < len(group) < table.rows and len(key) >= 4 and key not in _COMMON and (key,) not in found:
+        acronym = any(re.search(rf"\b{re.escape(key.upper())}\b", value) for value in values)
+        if (
+            1 < len(group) < table.rows
+            and len(key) >= (3 if acronym else 4)
+            and key not in _COMMON
+            and (key,) not in found
+        ):
             found[(key,)] = (group, False, key + "...", columns.get(min(values), -1))
     for value, rows in by_value.items():
         initials = "".join(re.findall(r"\b[A-Z]", value))
@@ -404,6 +453,48 @@ def table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[tuple[int
             found[(digits,)] = ((*same, row), True, digits, c)
     table.aliases = found
     return found
+
+
+_SHORT_WORD = r"[^\W\d_]{2,6}\."
+
+
+def _short_names(text: str, t: int, table: EvidenceTable) -> Iterator[Label]:
+    """Find `Political Science` for the row `Pol. Sci.`, and `Comp. Sci.` for the row `Computer Science`."""
+    if table.printed or table.rows > 400:
+        return
+    shortened = re.search(_SHORT_WORD, text) is not None
+    for name, rows in table.labels.items():
+        words = re.findall(r"[^\W\d_]+\.?", name)
+        if not 1 < len(words) <= 5 or not (shortened or "." in name):
+            continue
+        column = next((c for c, x in enumerate(table.columns) if name in x.values), -1)
+        forms = []
+        for word in words:
+            long = rf"{re.escape(word[:-1])}(?:\.|[^\W\d_]*)" if word.endswith(".") else re.escape(word)
+            forms.append(rf"(?:{long}|{re.escape(word[:3])}[^\W\d_]{{0,3}}\.)" if len(word) > 4 else long)
+        for match in re.finditer(r"(?<!\w)" + r"[\s-]+".join(forms), text):
+            if match.group() != name:
+                yield Label(match.start(), match.end(), t, tuple(sorted(rows)), True, column)
+
+
+def _numbered_rows(text: str, t: int, table: EvidenceTable) -> Iterator[Label]:
+    """Find rows by their number: `claim 73` for a column `claim_header_id`, and the first cell of a Markdown line."""
+    if table.printed or table.kind != "result":
+        return
+    for c, column in enumerate(table.columns):
+        if not column.numbers or not column.is_key or column.periods or not column.whole:
+            continue
+        rows = {value: row for row, value in column.numbers.items()}
+        if len(rows) < len(column.numbers):
+            continue
+        things = "|".join(map(re.escape, sorted(w for w in column.words if len(w) > 2))) or "id"
+        for pattern in (rf"\b(?:{things})s?\s+(?:id\s+|no\.?\s+|number\s+)?#?(\d{{1,12}})\b(?![.,]\d)", _FIRST_CELL):
+            for match in re.finditer(pattern, text, re.I):
+                if (row := rows.get(float(match[1]))) is not None:
+                    yield Label(match.start(1), match.end(1), t, (row,), True, c)
+
+
+_FIRST_CELL = r"(?m)^[ \t]*\|[ *_]*(\d{1,12})[ *_]*\|"
 
 
 def _id_of(column: EvidenceColumn) -> str:

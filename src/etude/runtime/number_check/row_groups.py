@@ -8,17 +8,19 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from etude.runtime.number_check.cues import Cues
-from etude.runtime.number_check.mentions import WORDS, Mention
+from etude.runtime.number_check.mentions import SIZES, Mention
 
 if TYPE_CHECKING:
     from etude.runtime.number_check.search import Search
 
 
-_FEW = "two|three|four|five|six|seven|eight|nine|ten|twelve|twenty"
+_FEW = "|".join(sorted((word for word, n in SIZES.items() if n > 1), key=len, reverse=True))
 _CHOSEN = re.compile(
     r"\b(top|bottom|first|last|largest|biggest|highest|lowest|smallest|leading|best|worst|other|these|the|next)"
     rf"[\s-]+(\d{{1,3}}|{_FEW})\b"
-    rf"|\b(\d{{1,2}}|{_FEW})\s+(?:\w+\s+)?(largest|biggest|highest|smallest|lowest|best|leading|top)\b",
+    rf"|\b(\d{{1,2}}|{_FEW})\s+(?:\w+\s+)?(largest|biggest|highest|smallest|lowest|best|leading|top|"
+    r"größten|stärksten|besten|teuersten|höchsten|kleinsten|premiers|premières|mayores|primeros|primeras)\b"
+    rf"|\b(?:die|les|las|los|den|der)\s+(?:\w+\s+)?({_FEW})\s+(größten|stärksten|besten|premiers|premières|plus|mayores)",
     re.I,
 )
 _LOOKS_BACK = re.compile(
@@ -124,8 +126,8 @@ def _selected(search: Search, t: int, cues: Cues, index: int) -> Iterator[tuple[
     if not table.complete and shown:
         yield "the rows shown", list(range(table.rows)), 0.4
     for match in _CHOSEN.finditer(text):
-        word, number = (match[1] or match[4]).lower(), (match[2] or match[3]).lower()
-        n = int(number) if number.isdigit() else WORDS.get(number, 0)
+        word, number = (match[1] or match[4] or match[6]).lower(), (match[2] or match[3] or match[5]).lower()
+        n = int(number) if number.isdigit() else SIZES.get(number, 0)
         if not 1 < n <= table.rows or (n == table.rows and table.complete):
             continue
         low = word in ("bottom", "last", "lowest", "smallest", "worst")

@@ -10,7 +10,7 @@ from etude.runtime.number_check.atlas import Atlas
 from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.columns import GENERIC_WORDS, column_costs, widen_column_words
 from etude.runtime.number_check.cues import Cues
-from etude.runtime.number_check.mentions import TIME_UNITS, WORDS, Mention
+from etude.runtime.number_check.mentions import SIZES, TIME_UNITS, Mention
 from etude.runtime.number_check.operands import Operand
 from etude.runtime.number_check.passage import Passage
 
@@ -85,8 +85,8 @@ class Search:
         if index not in self._sizes:
             near = [m for m in self.passage.mentions if abs(self.passage.sentence(m.start) - index) <= 1]
             self._sizes[index] = {int(m.readings[0].value) for m in near if m.readings and m.kind == "number"}
-            words = re.findall(r"[a-z]+", self.passage.sentence_text(index).lower())
-            self._sizes[index] |= {WORDS[word] for word in words if word in WORDS}
+            words = re.findall(r"[^\W\d_]+", self.passage.sentence_text(index).lower())
+            self._sizes[index] |= {SIZES[word] for word in words if word in SIZES}
         return self._sizes[index]
 
     def active_near(self, mention: Mention, table: int) -> list[tuple[str, list[int], float]]:

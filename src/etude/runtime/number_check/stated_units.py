@@ -48,6 +48,12 @@ def convert_stated_unit(mention: Mention, o: Operand, cues: Cues) -> Iterator[Ca
 
 def stated_rate_base(text: str) -> float:
     """Return what a rate is stated for: a thousand in `per 1,000 inhabitants`; 1 if nothing is said."""
-    match = re.search(r"\bper\s+(million|thousand|hundred|1,?000,?000|100,?000|10,?000|1,?000|100)\b", text, re.I)
-    words = {"million": 1e6, "thousand": 1e3, "hundred": 1e2}
-    return words.get(match[1].lower()) or float(match[1].replace(",", "")) if match else 1.0
+    match = re.search(
+        r"\b(?:per|pro|je|par|por|cada)\s+(million|millón|thousand|tausend|mil|mille|hundred|hundert|"
+        r"1[.,\s]?000[.,\s]?000|100[.,\s]?000|10[.,\s]?000|1[.,\s]?000|100)\b",
+        text,
+        re.I,
+    )
+    words = {"million": 1e6, "millón": 1e6, "hundred": 1e2, "hundert": 1e2}
+    words |= dict.fromkeys(("thousand", "tausend", "mil", "mille"), 1e3)
+    return words.get(match[1].lower()) or float(re.sub(r"[.,\s]", "", match[1])) if match else 1.0

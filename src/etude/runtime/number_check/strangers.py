@@ -84,7 +84,9 @@ def _is_strange(name: str, known: set[str]) -> bool:
     if any(_plain(other) in known for other in other_names(name)):
         return False
     return all(
-        len(word) >= _LEAST and word not in _COMMON and not any(other[:_LEAST] == word[:_LEAST] for other in known)
+        len(word) >= _LEAST
+        and word not in _COMMON
+        and not any(other[:_LEAST] == word[:_LEAST] or (len(other) == 3 and word.startswith(other)) for other in known)
         for word in words
     )
 
