@@ -136,6 +136,7 @@ def test_the_model_sees_why_a_call_failed_and_mends_it(app: App, shop: Path):
             "There is no table `nope`.",
         ),
         (ScriptedCall(name="execute_python", arguments={"code": "1/0"}), "ZeroDivisionError"),
+        (ScriptedCall(name="execute_python", arguments={"code": "np.mean([1])"}), "begin with `import numpy as np`"),
     ],
 )
 def test_a_bad_call_is_explained_and_the_run_goes_on(app: App, shop: Path, call: ScriptedCall, complaint: str):
@@ -669,6 +670,13 @@ def test_a_chart_that_would_fetch_something_is_none(app: App, shop: Path):
         return {"application/vnd.vegalite.v5+json": spec}
 Chart()"""
     assert app.ask(str(shop), "Draw.", model=Scripted([python(cell), Line(text="Drawn.")])).chart is None
+
+
+def test_the_model_learns_that_a_chart_of_a_cell_is_too_large(app: App, shop: Path):
+    cell = "{'mark': 'point', 'encoding': {}, 'data': {'values': [{'x': 'long' * 10}] * 9000}}"
+    model = Scripted([python(cell), Line(text="Drawn.")])
+    assert app.ask(str(shop), "Draw it.", model=model).chart is None
+    assert "cannot be shown" in str(model.seen[-1].conversation)
 
 
 def test_runs_that_no_process_had_begun_are_continued(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -134,6 +134,7 @@ def make_run_resources(
         rank=lambda catalog, text: app.indexes.choose_tables(catalog.source, catalog, text),
         packages=lambda: _find_packages(app),
         search=lambda name, text, kinds, k: _search(app, sources[name], text, kinds, k),
+        read=app.read_result,
     )
     return replace(resources, mark=mark) if mark else resources
 

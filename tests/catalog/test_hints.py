@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from etude import run_setup
@@ -29,6 +30,19 @@ def test_a_model_sees_the_values_and_keys_that_a_profile_found(tmp_path: Path):
     assert "person1" not in told
 
 
+def test_a_model_sees_whole_values_of_texts(tmp_path: Path):
+    source = tmp_path / "media.duckdb"
+    kinds = ("MPEG", "Protected AAC", "Protected MPEG-4 video", "Purchased AAC", "AAC")
+    with duckdb.connect(str(source)) as con:
+        con.execute("CREATE TABLE media (name VARCHAR, settled_date VARCHAR)")
+        for number, kind in enumerate(kinds):
+            con.execute("INSERT INTO media VALUES (?, ?)", [f"{kind} sound file", f"202301{10 + number} 12:30:00"])
+    with App(home=tmp_path / "home") as app:
+        told = shown(app, source)
+    assert "20230110 12:30:00..20230114 12:30:00" in told
+    assert "'Purchased AAC sound file'}" in told
+
+
 def shown(app: App, source: Path) -> str:
     model = Scripted([Line(text="I see.")])
     app.ask(str(source), "What is there?", model=model)
@@ -38,7 +52,7 @@ def shown(app: App, source: Path) -> str:
 def test_values_are_shown_whole_or_not_at_all(tmp_path: Path):
     (tmp_path / "papers").mkdir()
     long = "Proceedings of the International Conference on Data"
-    rows = "".join(f"{n},{('VLDB', long)[n % 2]},{('a', 'b' * 150)[n % 2]}\n" for n in range(60))
+    rows = "".join(f"{n},{('VLDB', long)[n % 2]},{('a', 'b' * 200)[n % 2]}\n" for n in range(60))
     (tmp_path / "papers" / "papers.csv").write_text("id,journal,venue\n" + rows)
     with App(home=tmp_path / "home") as app:
         quick = shown(app, tmp_path / "papers")

@@ -173,12 +173,84 @@ def test_the_terminal_shows_the_chosen_results_in_order_and_names_a_chart_it_can
     assert shown.index("total") < shown.index("country")
     [written] = tmp_path.iterdir()
     assert f"chart: {written}" in shown and '"values"' in written.read_text()
+    assert "https://vega.github.io/editor draws it" in shown
 
 
-def test_a_chart_that_loads_a_url_is_left_out(app: App, shop: Path):
+def test_the_terminal_draws_lines_and_points_beside_the_table(app: App, shop: Path, tmp_path: Path):
+    months = "SELECT date_trunc('month', ordered) AS month, count(*) AS n FROM orders GROUP BY ALL ORDER BY month"
+    for mark in ("line", "point"):
+        chart = {"mark": mark, "x": "month", "y": "n", "title": "Orders"}
+        model = Scripted([sql(months), end(text="Here.", results=["r1"], chart=chart)])
+        out = io.StringIO()
+        print_answer(app.ask(str(shop), f"Draw a {mark}.", model=model).require(), out, tmp_path)
+        shown = out.getvalue()
+        assert "Orders (n by month)" in shown and "┤" in shown and "└" in shown and "█" not in shown
+        assert "┃   n" in shown and not list(tmp_path.iterdir()), "the table is there, and no file is needed"
+
+
+def test_a_chart_that_links_to_a_url_goes_back_to_the_model(app: App, shop: Path):
     chart = {"mark": "bar", "encoding": {}, "data": {"url": "https://example.org/x.csv"}, "layer": [{"href": "x"}]}
-    answer = app.ask(str(shop), "Draw.", model=Scripted([sql(COUNTRIES), end(text="Here.", chart=chart)])).require()
+    model = Scripted([sql(COUNTRIES), end(text="Here.", chart=chart), end(text="Here.")])
+    answer = app.ask(str(shop), "Draw.", model=model).require()
+    assert "The chart loads or links to a URL" in said(model)
     assert "url" not in str(answer.chart) and "href" not in str(answer.chart)
+
+
+WIDE = "SELECT i AS a, i * 2 AS b, repeat('long ', 20) || i AS c, i % 7 AS d FROM range({rows}) AS t(i)"
+POINTS = {"result": "r1", "mark": "point", "x": "a", "y": "b", "title": "Sizes"}
+
+
+def test_a_chart_carries_only_the_columns_that_it_draws(app: App, shop: Path):
+    model = Scripted([sql(WIDE.format(rows=3503)), sql(TOTAL), end(text="Here.", results=["r2"], chart=POINTS)])
+    chart = app.ask(str(shop), "Draw.", model=model).require().chart
+    assert chart is not None and chart["title"] == "Sizes"
+    assert len(chart["data"]["values"]) == 3503 and set(chart["data"]["values"][0]) == {"a", "b"}
+
+
+def test_points_of_too_many_rows_are_a_part_of_them_and_say_so(app: App, shop: Path):
+    chart = POINTS | {"color": "c"}
+    model = Scripted([sql(WIDE.format(rows=9000)), sql(TOTAL), end(text="Here.", results=["r2"], chart=chart)])
+    made = app.ask(str(shop), "Draw.", model=model).require().chart
+    assert made is not None
+    count = len(made["data"]["values"])
+    assert 1000 < count < 5000 and made["title"] == f"Sizes ({count:,} of 9,000 rows, taken at random)"
+
+
+def test_bars_of_too_many_rows_go_back_to_the_model(app: App, shop: Path):
+    bars = {"result": "r1", "mark": "bar", "x": "a", "y": "b"}
+    begin = [sql(WIDE.format(rows=9000)), sql(TOTAL)]
+    model = Scripted([*begin, end(text="Here.", results=["r2"], chart=bars), end(text="Now.", results=["r2"])])
+    assert app.ask(str(shop), "Draw.", model=model).require().text == "Now."
+    assert "needs all 9,000 rows" in said(model) and "aggregate" in said(model)
+    stubborn = Scripted([*begin, *[end(text="Here.", results=["r2"], chart=bars)] * 3])
+    answer = app.ask(str(shop), "Draw it.", model=stubborn).require()
+    assert answer.chart is None and "(The chart is left out. " in answer.text
+
+
+def test_a_model_can_decline_a_chart(app: App, shop: Path):
+    for none in ({"mark": "none"}, "none"):
+        model = Scripted([sql(COUNTRIES), end(text="Here.", chart=none)])
+        assert app.ask(str(shop), "Which countries?", model=model).require().chart is None
+
+
+def test_a_question_that_declines_a_chart_gets_none(app: App, shop: Path):
+    for question, chart in (("Which countries? No chart, please.", False), ("Which countries?", True)):
+        answer = app.ask(str(shop), question, model=Scripted([sql(COUNTRIES), Line(text="Here.")])).require()
+        assert (answer.chart is not None) is chart
+
+
+def test_a_wrong_chart_and_a_wrong_figure_are_reported_together(app: App, shop: Path):
+    wrong = end(text="{{ r1.total[0] }}", chart={"mark": "bar", "x": "land", "y": "n"})
+    model = Scripted([sql(COUNTRIES), wrong, end(text="Done.")])
+    assert app.ask(str(shop), "Where?", model=model).require().text == "Done."
+    told = returned(model)[-1]
+    assert "`r1` has no column `land`" in told and "`{{ r1.total[0] }}`" in told
+
+
+def test_an_answer_that_is_sent_back_was_not_given(app: App, shop: Path):
+    model = Scripted([sql(COUNTRIES), end(text="{{ r1.total[0] }}"), end(text="Done.")])
+    assert app.ask(str(shop), "Where?", model=model).require().text == "Done."
+    assert "given" not in returned(model)[-1] and "cannot be computed" in said(model)
 
 
 # -- figures that carry their origin

@@ -9,7 +9,7 @@ import pytest
 
 from etude.entities import ResultInfo
 from etude.result import Result, describe_columns
-from etude.runtime.chart import choose_chart
+from etude.runtime.chart import choose_chart, declines_chart
 
 
 def chart_of(**columns: list[object]):
@@ -94,3 +94,22 @@ def test_where_a_table_tells_more_there_is_no_chart(columns: dict[str, list[obje
 
 def test_a_name_cannot_be_read_as_a_path():
     assert chart_of(**{"a.b[0]": ["x", "y"], "n": [1, 2]})["encoding"]["y"]["field"] == r"a\.b\[0\]"
+
+
+@pytest.mark.parametrize(
+    ("question", "declined"),
+    [
+        ("Sales per month. No chart, please.", True),
+        ("Sales per month, no charts", True),
+        ("Sales per month without a graph.", True),
+        ("Sales per month; don't draw a chart", True),
+        ("I do not need any plot of it", True),
+        ("Umsatz pro Monat, ohne Diagramm", True),
+        ("Draw a chart of sales", False),
+        ("Songs with no chart position", False),
+        ("How many plots have no plot number?", False),
+        ("Why is there no chart data for May?", False),
+    ],
+)
+def test_a_question_may_decline_a_chart(question: str, declined: bool):
+    assert declines_chart(question) is declined

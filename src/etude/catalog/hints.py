@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from etude.catalog.keys.names import NameWords
 from etude.catalog.model import DATED, EXACT, ColumnProfile, SourceProfile, TableProfile, scalar_to_datetime
 from etude.entities import Catalog, Column, ForeignKey, Table
 
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 FEW = 12
 """The values of a column are listed only if there are at most this many."""
-VALUES_CHARS = 120
+VALUES_CHARS = 160
 """The values of a column are listed only if all of them together have at most this many characters."""
 NEAR_KEY = 0.9
 """A column named like a key that has duplicates is pointed out if at least this share of its rows differs."""
@@ -88,4 +90,9 @@ def _range(profile: ColumnProfile) -> str:
     dated = profile.family in DATED or any(p.kind in DATED and p.share == 1 for p in profile.patterns)
     if not dated or scalar_to_datetime(profile.min) is None or scalar_to_datetime(profile.max) is None:
         return ""
-    return f"{str(profile.min)[:10]}..{str(profile.max)[:10]}"
+    return f"{_day(str(profile.min))}..{_day(str(profile.max))}"
+
+
+def _day(text: str) -> str:
+    """Return the date of a timestamp; a text of another form stays whole, because its form matters for a query."""
+    return text[:10] if _DATE.match(text) else text

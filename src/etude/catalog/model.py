@@ -109,7 +109,7 @@ class PiiHint(Entity):
     """Suspected personal data, with the reason. A column with a hint shows only masked values."""
 
     kind: str
-    """email, phone, person name, address, birth date, ip address, payment card, bank account, national id ..."""
+    """email, phone, person name, address, birth date, ip address, payment card, bank account, insurance number ..."""
     confidence: float
     reason: str
     """A sentence such as `98% of the values look like email addresses`."""

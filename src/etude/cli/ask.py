@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 12
 MARK = "[?]"
 EXPLAIN_MARKS = f"{MARK} marks a number that is not in the results and does not follow from them."
+FILE_BYTES = 1 << 25
+"""The most bytes of a chart in a file."""
 EXAMPLES = (
     'etude ask sales.csv "How many orders are there per country?"',
     'etude ask shop.duckdb "SQL: SELECT count(*) FROM orders"',
@@ -161,6 +164,8 @@ def print_answer(
     import shlex
 
     from etude.cli.chart import chart_shows_all, draw_chart
+    from etude.cli.plot import ROWS as PLOT_ROWS
+    from etude.cli.plot import draw_plot
     from etude.runtime.answer import chosen_results
 
     if answer.question:
@@ -175,14 +180,18 @@ def print_answer(
     out.write(f"read as: {printable(answer.reading)}\n" if answer.reading else "")
     shown = [result for _, result in answer.results] or ([answer.result] if answer.result is not None else [])
     chosen, charted = chosen_results(answer.run), False
+    own = _values_of(answer.chart)
     for number, result in enumerate(shown):
         rows = [tuple(map(_shorten, row)) for row in itertools.islice(result.iter_rows(shown=True), SHOWN_ROWS)]
         names = [c.name for c in result.columns]
         whole = len(rows) == result.row_count
-        chart = draw_chart(answer.chart, names, rows) if answer.chart and number == 0 and whole else ""
+        chart = plot = ""
+        if answer.chart and number == 0 and not own:
+            plot = draw_plot(answer.chart, names, list(itertools.islice(result.iter_rows(), PLOT_ROWS)))
+            chart = plot or (draw_chart(answer.chart, names, rows) if whole else "")
         charted = charted or bool(chart)
-        drawn = bool(chart) and chart_shows_all(answer.chart or {}, names, rows)
-        if not drawn and not chosen:
+        drawn = bool(chart) and not plot and chart_shows_all(answer.chart or {}, names, rows)
+        if not drawn and not chosen and not plot:
             chart = ""  # bars beside the table would say the same again, unless a model chose to show both
         if not drawn and (result.row_count > 1 or len(names) > 1 or chosen or not answer.text):
             out.write("\n")
@@ -206,24 +215,36 @@ def _how_to_see(answer: Answer, number: int, result: Result) -> str:
 def _other_chart(answer: Answer, keep: Path | None) -> str:
     """Return a chart with its own data as text, or the name of a file with a chart that text cannot show."""
     from etude.cli.chart import draw_chart
+    from etude.cli.plot import draw_plot
 
     chart = answer.chart or {}
-    values = chart.get("data", {}).get("values") if isinstance(chart.get("data"), dict) else None
-    if isinstance(values, list) and values and all(isinstance(value, dict) for value in values):
+    values = _values_of(chart)
+    if values:
         names = list(values[0])
-        rows = [tuple(value.get(name) for name in names) for value in values[:SHOWN_ROWS]]
-        if len(rows) == len(values) and (drawn := draw_chart(chart, names, rows)):
+        rows = [tuple(value.get(name) for name in names) for value in values]
+        if drawn := draw_plot(chart, names, rows) or (
+            draw_chart(chart, names, rows) if len(rows) <= SHOWN_ROWS else ""
+        ):
             return f"\n{drawn}"
     if keep is None:
         return ""
     if answer.result is not None and not values:
+        from etude.errors import Invalid
         from etude.runtime.chosen_chart import build_chosen_chart
 
-        chart = build_chosen_chart(chart, answer.result, inline=True) or chart
+        with contextlib.suppress(Invalid):  # the chart alone, for other tools
+            chart = build_chosen_chart(chart, answer.result, inline=True, room=FILE_BYTES)
     keep.mkdir(parents=True, exist_ok=True)
     path = keep / f"{answer.run_id}.vl.json"
     path.write_text(json.dumps(chart, ensure_ascii=False))
-    return f"\nchart: {path}\n"
+    return f"\nchart: {path}\n(Vega-Lite with its data; https://vega.github.io/editor draws it)\n"
+
+
+def _values_of(chart: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the rows that a chart carries; none if it draws those of the result."""
+    data = (chart or {}).get("data")
+    values = data.get("values") if isinstance(data, dict) else None
+    return values if isinstance(values, list) and all(isinstance(value, dict) for value in values) else []
 
 
 def _shorten(value: Any) -> Any:

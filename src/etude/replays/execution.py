@@ -22,7 +22,7 @@ from etude.replays.relations import NotReplaced
 from etude.replays.repair import Repair, find_repair, repair_cell, repair_query
 from etude.replays.script import Script, ScriptStep
 from etude.replays.text import Shown, write_replayed_reading, write_replayed_text
-from etude.runtime.chart import choose_chart
+from etude.runtime.chart import choose_chart, declines_chart
 from etude.runtime.number_check.check import Evidence, check_numbers
 from etude.runtime.query import RunLog, failed_query_step, ms_since
 from etude.runtime.script import PREAMBLE
@@ -267,7 +267,9 @@ class Execution:
         text = self._write(shown, unchanged, values, codes)
         cells = [code for step, code in zip(self.script.steps, codes, strict=True) if step.kind == "python"]
         code = "\n\n".join([PREAMBLE.strip("\n"), *cells]) + "\n" if cells else codes[-1]
-        chart = self.script.chart or (choose_chart(table) if table is not None else None)
+        # A model that gave no chart has declined one; rules draw what suits the result.
+        suits = table is not None and self.script.by_rules and not declines_chart(self._log.run.text)
+        chart = self.script.chart or (choose_chart(table) if suits and table is not None else None)
         figures = self.script.figures if text == self.script.answer else ()
         return RunFinished(answer=text, result=info, artifact=artifact, code=code, chart=chart, figures=figures)
 

@@ -26,18 +26,18 @@ from etude.errors import Cancelled, EtudeError, Invalid, from_problem
 from etude.events import Guided, RunFinished
 from etude.models.base import UserMessage
 from etude.result import first_row_page
-from etude.runtime.chart import choose_chart, read_chart
+from etude.runtime.chart import choose_chart, declines_chart, read_chart
 from etude.runtime.chosen_chart import build_chosen_chart
 from etude.runtime.conversation import ANSWER, LAST_TURN, ended_by_budget
 from etude.runtime.expression import MAX_ROWS, ResultRows
-from etude.runtime.figures import move_figures, render_figures
+from etude.runtime.figures import FIGURES_FAILED, move_figures, render_figures
 from etude.runtime.number_check.check import Evidence, check_numbers, explain_verdict, mark_unverified
 from etude.runtime.prompt import OPENING, Opening
 from etude.runtime.query import CELL
 from etude.runtime.quoted_results import choose_quoted, find_quotes, rank_measures
 from etude.runtime.script import code_of_answer
 from etude.runtime.tool_context import VEGA, results_by_id
-from etude.tools.answer import answer_chart_result
+from etude.tools.answer import answer_chart_result, is_declined
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -140,15 +140,6 @@ class Conclusion:
             # Rules write their sentence from the result, so all of it is computed.
             computed=[(f.start, f.end) for f in rendered.figures] if self.corrects else [(0, len(text))],
         )
-        if self.corrects and not ended_by_budget(run):
-            tries = sum(g.by == "gate" for g in run.guidance)
-            if rendered.errors and tries < 2:
-                return Guided(text=_explain_errors(rendered.errors), by="gate")
-            if tries == 0 and turn.stop == "length":
-                return Guided(text=CUT_OFF, by="gate")
-            if tries == 0 and verdict.sends_back:
-                return Guided(text=explain_verdict(verdict), by="gate")
-        marked = mark_unverified(text, verdict)
         choice = _last_choice(run)
         verified = [c.mention for c in verdict.mentions if c.verified]
         results = [e for e in evidence if e.columns]
@@ -156,31 +147,51 @@ class Conclusion:
         shown = choose_results(run, choice, choose_quoted(quotes))
         first = shown[0] if shown else None
         figures = next((q.columns for q in quotes if first and q.name == first.id), Counter())
+        chart, lost = self._chart(run, choice, first, lambda names: rank_measures(names, run.text, text, figures))
+        if self.corrects and not ended_by_budget(run):
+            tries = sum(g.by == "gate" for g in run.guidance)
+            if (rendered.errors or lost) and tries < 2:
+                return Guided(text=_explain_errors(rendered.errors, lost), by="gate")
+            if tries == 0 and turn.stop == "length":
+                return Guided(text=CUT_OFF, by="gate")
+            if tries == 0 and verdict.sends_back:
+                return Guided(text=explain_verdict(verdict), by="gate")
+        marked = mark_unverified(text, verdict)
         return RunFinished(
-            answer=marked + _why_incomplete(run),
+            answer=marked + (f"\n\n(The chart is left out. {lost})" if lost else "") + _why_incomplete(run),
             unverified=tuple(c.mention.text for c in verdict.unverified),
             result=first.result if first else None,
             artifact=first.artifact if first else None,
             code=code_of_answer(run, first.step_id if first else None),
-            chart=self._chart(run, choice, first, lambda names: rank_measures(names, run.text, text, figures)),
+            chart=chart,
             shown=tuple(shown),
             figures=move_figures(rendered.figures, text, marked),
         )
 
     def _chart(
         self, run: Run, choice: dict[str, Any], first: ShownResult | None, rank: Callable[[Sequence[str]], list[str]]
-    ) -> dict[str, Any] | None:
-        """Return the chart that the model chose, else the last one that a cell drew, else one that suits the result."""
-        if chart := choice.get("chart"):
+    ) -> tuple[dict[str, Any] | None, str]:
+        """Return the chart that the model chose, else the last one that a cell drew, else one that suits the result.
+
+        The text says why the chart that the model chose cannot be drawn; it is empty if it can.
+        """
+        lost, chart = "", choice.get("chart")
+        if is_declined(chart):
+            return None, ""
+        if chart:
             known = results_by_id(run)
             name = answer_chart_result(chart, choice.get("results") or (), {n: () for n in known})
             step = known.get(name)
             table = self.read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
-            if (built := build_chosen_chart(chart, table, inline=first is None or name != first.id)) is not None:
-                return built
+            try:
+                return build_chosen_chart(chart, table, inline=first is None or name != first.id), ""
+            except Invalid as error:
+                lost = f"{error.message} {error.hint}".strip()
+        if declines_chart(run.text):
+            return None, lost
         if (drawn := self._drawn(run)) is not None:
-            return drawn
-        return choose_chart(self.read(first.result, first.artifact, run.id), rank) if first else None
+            return drawn, lost
+        return choose_chart(self.read(first.result, first.artifact, run.id), rank) if first else None, lost
 
     def evidence(self, run: Run) -> list[Evidence]:
         """Return everything that the run computed: the tables of its tools, and the output of its cells."""
@@ -222,8 +233,10 @@ def _given(run: Run) -> list[str]:
     return [*(s.code for s in run.steps if s.kind in ("sql", "python")), *guidance, *replied]
 
 
-def _explain_errors(errors: Sequence[str]) -> str:
-    return "\n".join(["These figures of your answer cannot be computed:", *errors, "Write the answer again."])
+def _explain_errors(errors: Sequence[str], lost: str) -> str:
+    figures = [FIGURES_FAILED, *errors] if errors else []
+    chart = [f"The chart cannot be drawn: {lost}"] if lost else []
+    return "\n".join([*figures, *chart, "Write the answer again."])
 
 
 def _why_incomplete(run: Run) -> str:

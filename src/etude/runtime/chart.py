@@ -29,6 +29,19 @@ _PERIODS = {"year": (1000, 3000), "yr": (1000, 3000), "quarter": (1, 4), "month"
 _PERIODS |= {"weekday": (0, 7), "dow": (0, 7), "day": (1, 366), "hour": (0, 24)}
 _ISO = re.compile(r"\d{4}-\d{2}(-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?)?")
 """Dates as text, as SQLite stores them."""
+_DRAWING = r"(?:charts?|graphs?|plots?|diagrams?|graphics?|visuali[sz]ations?)"
+_DECLINED = re.compile(
+    rf"\b(?:no|without(?: an?| any)?|skip(?: the| any)?|omit(?: the| any)?)\s+{_DRAWING}"
+    r"(?=\s*(?:$|[.,;:!?)\n]|(?:please|thanks|thank|needed|necessary|required|or|and|but|just|only|this|at)\b))"
+    rf"|\b(?:do\s+not|don.?t)\s+(?:\w+\s+){{1,3}}?(?:an?|any|the)\s+{_DRAWING}\b"
+    r"|\b(?:keine?n?|ohne(?: eine?)?)\s+(?:diagramme?|grafik(?:en)?|charts?|plots?)\b",
+    re.IGNORECASE,
+)
+
+
+def declines_chart(question: str) -> bool:
+    """Return whether a question says that no chart is wanted."""
+    return _DECLINED.search(question) is not None
 
 
 def choose_chart(
@@ -70,15 +83,16 @@ def read_chart(body: bytes) -> dict[str, Any] | None:
         chart = json.loads(body)
     except ValueError:
         return None
-    if not isinstance(chart, dict) or len(body) > CHART_BYTES or _has_url(chart):
+    if not isinstance(chart, dict) or len(body) > CHART_BYTES or has_url(chart):
         return None
     return chart
 
 
-def _has_url(part: Any) -> bool:
+def has_url(part: Any) -> bool:
+    """Return whether a part of a chart loads a URL or links to one."""
     if isinstance(part, dict):
-        return any(key in ("url", "href") or _has_url(value) for key, value in part.items())
-    return isinstance(part, list) and any(map(_has_url, part))
+        return any(key in ("url", "href") or has_url(value) for key, value in part.items())
+    return isinstance(part, list) and any(map(has_url, part))
 
 
 def _lines(time: str, number: str, labels: list[str], values: dict[str, list[Any]]) -> dict[str, Any] | None:

@@ -5,25 +5,33 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
-from collections.abc import Mapping
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from etude.cell_text import cell_to_json
-from etude.runtime.chart import CHART_BYTES, SCHEMA, read_chart
+from etude.errors import Invalid
+from etude.runtime.chart import CHART_BYTES, SCHEMA, has_url
 from etude.tools.answer import is_vega_chart
 
 if TYPE_CHECKING:
     from etude.result import Result
 
 ROWS = 5_000
+"""The most rows that a chart carries."""
+_SAMPLED = frozenset({"point", "circle", "square", "tick", "line", "area", "trail"})
+"""Marks that show much the same with a part of the rows; a bar, an arc or a box would be wrong."""
 
 
-def build_chosen_chart(chart: Mapping[str, Any], result: Result | None, inline: bool) -> dict[str, Any] | None:
-    """Return the chart as Vega-Lite, or None if it loads data or is too large.
+def build_chosen_chart(
+    chart: Mapping[str, Any], result: Result | None, inline: bool, room: int = CHART_BYTES
+) -> dict[str, Any]:
+    """Return the chart as Vega-Lite; raise `Invalid` if it links to a URL, or has too many rows to show.
 
     A chart of the first shown result has no data of its own: every surface draws it with the rows of that result. With
-    `inline`, the rows of `result` become part of the chart.
+    `inline`, the rows of `result` become part of the chart, with the columns that it draws. If they need more than
+    `room` bytes, points and lines are drawn of a random part of them, and the title says so.
     """
     if not is_vega_chart(chart) and isinstance(chart.get("y"), list):
         spec = _expand_series(chart, result)
@@ -33,8 +41,86 @@ def build_chosen_chart(chart: Mapping[str, Any], result: Result | None, inline: 
     if not own:
         spec.pop("data", None)
         if inline and result is not None:
-            spec["data"] = {"values": _values(result)}
-    return read_chart(json.dumps(spec, default=str).encode()[: CHART_BYTES + 1])
+            return _check(_fill(spec, result, room), room)
+    return _check(spec, room)
+
+
+def _check(spec: dict[str, Any], room: int) -> dict[str, Any]:
+    if has_url(spec):
+        raise Invalid("The chart loads or links to a URL.", hint="Leave out `url` and `href`.")
+    body = _write(spec)
+    if len(body) > room:
+        raise Invalid(
+            f"The chart has {len(body):,} bytes; at most {room:,} are possible.",
+            hint='Name a result instead of data: {"result": "r1", ...}.',
+        )
+    return dict(json.loads(body))
+
+
+def _fill(spec: dict[str, Any], result: Result, room: int) -> dict[str, Any]:
+    """Return the chart with the rows of a result, or with a part of them that fits."""
+    names = [c.name for c in result.columns]
+    texts = set(_texts(spec))
+    used = [at for at, name in enumerate(names) if any(_mentions(text, name) for text in texts)] or [*range(len(names))]
+    left, taken = room - len(_write(spec)) - 200, min(result.row_count, ROWS)
+    rows = _read(result, used, taken)
+    while taken and (size := sum(len(_write(row)) + 1 for row in rows)) > left:
+        taken = int(taken * max(left, 0) / size * 0.95)
+        rows = _read(result, used, taken)
+    if taken == result.row_count:
+        return spec | {"data": {"values": rows}}
+    mark = spec.get("mark")
+    kind = mark.get("type") if isinstance(mark, dict) else mark
+    if kind not in _SAMPLED or _computes(spec):
+        raise _too_many_rows(result, taken)
+    note = f"{taken:,} of {result.row_count:,} rows, taken at random"
+    return spec | {"data": {"values": rows}, "title": _noted(spec.get("title"), note)}
+
+
+def _too_many_rows(result: Result, fit: int) -> Invalid:
+    return Invalid(
+        f"The chart needs all {result.row_count:,} rows of its result, and {fit:,} fit.",
+        hint="Compute a smaller result first: aggregate it, or take the rows that matter.",
+    )
+
+
+def _noted(title: Any, note: str) -> Any:
+    if isinstance(title, dict):
+        return title | {"text": _noted(title.get("text"), note)}
+    lines = title if isinstance(title, list) else [title] if title else []
+    return f"{' '.join(map(str, lines))} ({note})" if lines else note
+
+
+def _computes(spec: Mapping[str, Any]) -> bool:
+    keys = {"transform", "aggregate", "bin", "timeUnit", "layer", "facet", "repeat"}
+    return any(k in keys or (isinstance(v, dict) and _computes(v)) for k, v in spec.items())
+
+
+def _texts(part: Any) -> Iterator[str]:
+    """Yield all texts in a chart: names of columns are fields, or stand in expressions."""
+    if isinstance(part, str):
+        yield part
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _texts(inner)
+
+
+def _mentions(text: str, name: str) -> bool:
+    """Return whether a text of a chart is a column, a part of its values, or an expression with it."""
+    return (
+        text in (name, _field(name)) or text.startswith((f"{name}.", f"{name}[")) or ("datum" in text and name in text)
+    )
+
+
+def _read(result: Result, used: Sequence[int], taken: int) -> list[dict[str, Any]]:
+    """Return some rows of a result, in their order: a random choice, which is the same each time."""
+    count, names = result.row_count, [result.columns[at].name for at in used]
+    chosen = set(random.Random(count).sample(range(count), taken)) if taken < count else None  # noqa: S311
+    rows = (row for number, row in enumerate(result.iter_rows()) if chosen is None or number in chosen)
+    return [{name: _plain(row[at]) for name, at in zip(names, used)} for row in rows]
+
+
+def _write(part: Any) -> bytes:
+    return json.dumps(part, default=str, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _expand(chart: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
@@ -69,7 +155,9 @@ def _expand(chart: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
 def _expand_series(chart: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
     """Return a chart of several columns, each a series: its data has a row for each value."""
     spec = _expand({k: v for k, v in chart.items() if k != "y"} | {"y": chart["y"][0]}, result)
-    rows = _values(result) if result is not None else []
+    if result is not None and result.row_count > ROWS:
+        raise _too_many_rows(result, ROWS)
+    rows = _read(result, range(len(result.columns)), result.row_count) if result is not None else []
     x, series = chart.get("x") or "", [str(name) for name in chart["y"]]
     names = {"series": "series", "value": "value"}
     while x in names.values():
@@ -90,12 +178,6 @@ def _type(values: list[Any], measured: bool) -> str:
         years = all(isinstance(v, int) and 1500 <= v <= 2500 for v in values)
         return "ordinal" if years or not measured else "quantitative"
     return "nominal"
-
-
-def _values(result: Result) -> list[dict[str, Any]]:
-    names = [c.name for c in result.columns]
-    rows = itertools.islice(result.iter_rows(), ROWS)
-    return [{name: _plain(value) for name, value in zip(names, row)} for row in rows]
 
 
 def _plain(value: Any) -> Any:

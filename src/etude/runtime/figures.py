@@ -18,6 +18,7 @@ from etude.runtime.expression import ResultRows, Scalar, evaluate_expression
 
 OPEN, CLOSE = "{{", "}}"
 MAX_FIGURES = 300
+FIGURES_FAILED = "These figures of your answer cannot be computed:"
 _LONG = Context(prec=100)
 _SCALES = {"k": 3, "K": 3, "M": 6, "B": 9, "bn": 9, "thousand": 3, "million": 6, "billion": 9}
 _SAMPLE = re.compile(

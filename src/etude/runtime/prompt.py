@@ -101,7 +101,7 @@ def _shared(catalogs: Sequence[Catalog], packages: Sequence[str]) -> UserMessage
     word = hashlib.sha256(known.encode()).hexdigest()[:8]
     parts = [f"Datasets. {SCHEMA_NOTE}\n{quote_tool_text(word, known)}"]
     if packages:
-        parts.append(f"Python has {', '.join(packages)}.")
+        parts.append(f"Python has {', '.join(packages)}; import what you use.")
     return UserMessage(text="\n".join(parts), shared=True)
 
 

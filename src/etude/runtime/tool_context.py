@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from etude.errors import (
 from etude.events import ArtifactCreated
 from etude.limits import lower_limits
 from etude.result import Result, describe_columns, empty_result_batches
+from etude.runtime.chart import CHART_BYTES, read_chart
 from etude.runtime.query import Query, RunLog, run_query_as_run, run_query_step
 from etude.runtime.query_record import PARQUET
 from etude.sources.pool import ResultStream
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from etude.sources.plan import QueryPlan
 
 VEGA = "application/vnd.vegalite+json"
+UNSHOWN = (
+    "The chart of {size:,} bytes cannot be shown: a chart has at most {most:,} bytes and no URL. Draw fewer rows, and "
+    "only the columns that it needs."
+)
 
 
 DATES_ARE_TEXT = "SQLite stores dates as text: {} subtracts years; write julianday(b) - julianday(a), in days."
@@ -52,6 +57,20 @@ _SETTINGS = re.compile(
     r"(?:,? or raise|Raise) (?:the setting )?`[\w.]+`(?: \(0: no limit\))?(?:, or )?"
     r"| \(`--[^)]*\)|\s*To export all of it:.*"
 )
+_UNDEFINED = re.compile(r"name '(\w+)' is not defined.*", re.DOTALL)
+_IMPORTS = {
+    "np": "import numpy as np",
+    "numpy": "import numpy",
+    "pd": "import pandas as pd",
+    "pandas": "import pandas",
+    "pa": "import pyarrow as pa",
+    "pl": "import polars as pl",
+    "plt": "import matplotlib.pyplot as plt",
+    "alt": "import altair as alt",
+    "sns": "import seaborn as sns",
+    "stats": "from scipy import stats",
+    "sm": "import statsmodels.api as sm",
+}
 
 
 def without_settings_advice(text: str) -> str:
@@ -100,6 +119,8 @@ class RunResources:
     """Return the libraries of the session."""
     search: Callable[[str, str, Sequence[str], int], Sequence[str]] = lambda *_: ()
     """Search the index of a source: source, query, kinds, number of hits."""
+    read: Callable[[ResultInfo, Artifact, str], Result] | None = None
+    """Read a stored table: its shape, its artifact and the id of its run."""
 
     def quote(self, text: str) -> str:
         """Mark a text as data, so that the model does not take it for instructions."""
@@ -221,23 +242,26 @@ class RecordedToolContext:
             raise Cancelled("The cell was interrupted.")
         if not cell.ok:
             raise find_outage(cell) or _CellFailed(cell, self._resources.packages)
-        self._keep(cell)
-        return cell
+        return replace(cell, notes=(*cell.notes, *self._keep(cell)))
 
-    def _keep(self, cell: Cell) -> None:
-        """Store the table that a cell returned, and its charts."""
+    def _keep(self, cell: Cell) -> list[str]:
+        """Store the table that a cell returned, and its charts; return which charts cannot be shown, and why."""
         import pyarrow as pa
 
+        notes = []
         for display in cell.display:
             if display.media.startswith(("image/", "application/vnd.vega")):
                 media = VEGA if "vega" in display.media else display.media
                 artifact = self._log.objects.put(bytes(display.data), media)
                 self._log.add(ArtifactCreated(artifact=artifact, step_id=self._step_id))
+                if media == VEGA and read_chart(bytes(display.data)) is None:
+                    notes.append(UNSHOWN.format(size=len(display.data), most=CHART_BYTES))
         if isinstance(cell.value, pa.Table):
             self.artifact = self._store(cell.value)
             columns = describe_columns(cell.value.schema, [])
             self.result = ResultInfo(columns=columns, row_count=cell.value.num_rows, bytes=cell.value.nbytes)
             self._log.add(ArtifactCreated(artifact=self.artifact, step_id=self._step_id))
+        return notes
 
     def _store(self, table: Any) -> Artifact:
         spool = Spool(self._resources.scratch)
@@ -255,6 +279,16 @@ class RecordedToolContext:
         """Return the columns of the results so far, by their short ids."""
         found = results_by_id(self._log.run)
         return {name: [c.name for c in step.result.columns] for name, step in found.items() if step.result}
+
+    def find_figure_errors(self, text: str) -> Sequence[str]:
+        """Return why figures of a text cannot be computed from the results so far; empty if all can."""
+        from etude.runtime.answer import read_answer_results
+        from etude.runtime.figures import FIGURES_FAILED, render_figures
+
+        if self._resources.read is None:
+            return ()
+        errors = render_figures(text, read_answer_results(self._log.run, self._resources.read)).errors
+        return (FIGURES_FAILED, *errors) if errors else ()
 
     @property
     def result_id(self) -> str:
@@ -316,9 +350,13 @@ def _cell_hint(error: Mapping[str, Any], packages: Callable[[], Sequence[str]]) 
         return f"{known} {instead}".strip()
     if "Can only use .dt accessor" in message:
         return "The column holds text, as dates in SQLite do: write pd.to_datetime(df['column']).dt."
-    if error.get("type") == "NameError" and "'display'" in message:
+    if error.get("type") != "NameError":
+        return ""
+    if "'display'" in message:
         return "The value of the last expression is shown; print(...) shows others."
-    return ""
+    found = _UNDEFINED.fullmatch(message)
+    line = _IMPORTS.get(found[1]) if found else None
+    return f"Nothing is imported at the start: begin with `{line}`." if line else ""
 
 
 def _start(text: str) -> str:

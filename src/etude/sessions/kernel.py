@@ -621,8 +621,9 @@ def _to_arrow(value: Any) -> Any:
             # By default, Polars returns texts as string views, which the host does not read.
             return value.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
         if kind == "DataFrame":
-            keep_index = type(value.index).__name__ != "RangeIndex"
-            return pa.Table.from_pandas(value, preserve_index=keep_index)
+            if _counts_rows(value.index):
+                return pa.Table.from_pandas(value, preserve_index=False)
+            return pa.Table.from_pandas(_with_named_index(value), preserve_index=True)
         if kind == "Series" and hasattr(value, "to_frame"):
             frame = value.to_frame(name=value.name if value.name is not None else "value")
             return _to_arrow(frame)
@@ -634,6 +635,23 @@ def _to_arrow(value: Any) -> Any:
             raise  # the query itself failed: it runs only now
         return None  # Arrow has no type for a column, or the conversion failed: the text is shown
     return None
+
+
+def _counts_rows(index: Any) -> bool:
+    """Return whether an index of pandas only counts rows: unnamed integers from 0, in any order or repeated."""
+    if type(index).__name__ == "RangeIndex":
+        return True
+    if index.nlevels > 1 or index.name is not None or getattr(index.dtype, "kind", "") not in "iu":
+        return False
+    return not index.is_unique or (len(index) > 0 and index.min() == 0 and index.max() == len(index) - 1)
+
+
+def _with_named_index(frame: Any) -> Any:
+    """Return a frame whose index has the names that `reset_index` would give, so that its columns have some too."""
+    index = frame.index
+    first = "index" if index.nlevels == 1 and "index" not in frame.columns else "level_0"
+    named = [first if n == 0 else f"level_{n}" for n in range(index.nlevels)]
+    return frame.set_axis(index.set_names([old if old is not None else new for old, new in zip(index.names, named)]))
 
 
 def _rows_to_table(value: Any) -> Any:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from etude.entities import Entity
 from etude.errors import Invalid
 from etude.tools.base import Tool, ToolContext
 
 MARKS = ("bar", "line", "area", "point", "arc", "rect", "tick", "boxplot")
+NONE = "none"
+"""The mark of a chart that the model declines."""
 SHORT = frozenset({"result", "mark", "x", "y", "color", "title"})
 _VEGA = frozenset({"$schema", "encoding", "layer", "hconcat", "vconcat", "concat", "repeat", "facet", "spec"})
 
@@ -27,8 +30,13 @@ class Arguments(Entity):
     chart: dict[str, Any] | None = Field(
         default=None,
         description='{"result": "r1", "mark": "line", "x": "month", "y": "sales", "color": "city", "title": "..."}, '
-        "or Vega-Lite",
+        'or Vega-Lite, or {"mark": "none"} for no chart',
     )
+
+    @field_validator("chart", mode="before")
+    @classmethod
+    def _declined(cls, given: Any) -> Any:
+        return {"mark": NONE} if is_declined(given) else given
 
 
 class GiveAnswer(Tool):
@@ -43,15 +51,33 @@ class GiveAnswer(Tool):
     def use(self, context: ToolContext, arguments: Any) -> str:
         """Check that the results and the columns of the chart exist."""
         known = context.results()
+        problems: list[Invalid] = []
         for name in arguments.results:
-            _require_result(name, known)
+            with _collecting(problems):
+                _require_result(name, known)
         if arguments.chart is not None:
-            check_answer_chart(arguments.chart, arguments.results, known)
-        return "The answer was given."
+            with _collecting(problems):
+                check_answer_chart(arguments.chart, arguments.results, known)
+        if problems:
+            # The model corrects everything in one turn if it is told everything at once.
+            texts = [f"{p.message} {p.hint}".strip() for p in problems[:-1]]
+            figures = context.find_figure_errors(arguments.text)
+            raise Invalid("\n".join([*figures, *texts, problems[-1].message]), hint=problems[-1].hint)
+        return "Received; its figures are checked next."
+
+
+@contextmanager
+def _collecting(problems: list[Invalid]) -> Iterator[None]:
+    try:
+        yield
+    except Invalid as problem:
+        problems.append(problem)
 
 
 def check_answer_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Mapping[str, Sequence[str]]) -> None:
     """Raise `Invalid` if a chart cannot be drawn: an unknown mark, result or column."""
+    if is_declined(chart):
+        return
     if answer_chart_result(chart, shown, known):
         _require_result(answer_chart_result(chart, shown, known), known)
     if is_vega_chart(chart):
@@ -61,7 +87,7 @@ def check_answer_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Ma
             f"A chart has no `{unknown[0]}`.", hint=f"Give {', '.join(sorted(SHORT))}, or a Vega-Lite specification."
         )
     if chart.get("mark") not in MARKS:
-        raise Invalid(f"`{chart.get('mark')}` is not a mark of a chart.", hint=f"Marks: {', '.join(MARKS)}.")
+        raise Invalid(f"`{chart.get('mark')}` is not a mark of a chart.", hint=f"Marks: {', '.join(MARKS)}, {NONE}.")
     name = answer_chart_result(chart, shown, known)
     if not name:
         raise Invalid("There is no result to draw a chart of.", hint="Compute one first.")
@@ -80,6 +106,11 @@ def check_answer_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Ma
             near = difflib.get_close_matches(str(column), known[name], n=1)
             hint = f"Did you mean `{near[0]}`?" if near else f"Its columns: {', '.join(known[name])}."
             raise Invalid(f"`{name}` has no column `{column}` for `{part}` of the chart.", hint=hint)
+
+
+def is_declined(chart: Any) -> bool:
+    """Return whether the model says that the answer has no chart, not even one that etude would choose."""
+    return chart is False or chart == NONE or (isinstance(chart, Mapping) and chart.get("mark") == NONE)
 
 
 def is_vega_chart(chart: Mapping[str, Any]) -> bool:

@@ -74,6 +74,10 @@ class ToolContext(Protocol):
         """Return the columns of the results so far, by their short ids."""
         ...
 
+    def find_figure_errors(self, text: str) -> Sequence[str]:
+        """Return why figures of a text cannot be computed from the results so far; empty if all can."""
+        ...
+
     @property
     def question(self) -> str:
         """The question that the run answers."""

@@ -72,6 +72,13 @@ def test_masks_of_codes() -> None:
         ("t", "ssn", "text", "national id"),
         ("t", "password_hash", "text", "credential"),
         ("t", "street", "text", "address"),
+        ("patients", "ins_policy_num", "text", "insurance number"),
+        ("doctors", "bd_cert_num", "text", "national id"),
+        ("doctors", "lic_num", "text", "national id"),
+        ("t", "licenceNo", "text", "national id"),
+        ("t", "passport_no", "text", "national id"),
+        ("t", "acct_nr", "integer", "bank account"),
+        ("t", "cardNum", "text", "payment card"),
     ],
 )
 def test_names_that_tell(table: str, column: str, family: Family, kind: str) -> None:
@@ -88,6 +95,16 @@ def test_names_that_tell(table: str, column: str, family: Family, kind: str) -> 
         ("t", "token_count", "integer"),
         ("t", "wallet_address", "text"),
         ("t", "tell", "text"),
+        ("orders", "order_number", "text"),
+        ("customers", "order_num", "integer"),
+        ("products", "product_code", "text"),
+        ("products", "certificate_number", "text"),
+        ("customers", "license_type", "text"),
+        ("policies", "policy_type", "text"),
+        ("patients", "policy_count", "integer"),
+        ("accounts", "account_id", "integer"),
+        ("rooms", "room_no", "integer"),
+        ("doctors", "bed_num", "integer"),
     ],
 )
 def test_names_that_do_not(table: str, column: str, family: Family) -> None:

@@ -234,6 +234,15 @@ def test_an_empty_file_is_refused(load_text: Loader, content: str) -> None:
             load_text(content, name)
 
 
+def test_numbers_with_a_unit_and_dates_in_several_styles_have_a_note(load_text: Loader) -> None:
+    rows = ["130 hp,1970-01-01,12 Main", "165 hp,01/01/70,3 High", "-,Jan 1970,7 Low", "150 hp,1970-01-01,9 Bow"]
+    loaded = load_text("power,day,place\n" + "\n".join(rows) + "\n")
+    assert {t.column: t.note for t in loaded.report.types} == {
+        "power": "numbers with a unit ('130 hp', '165 hp', '150 hp'), 1 of 4 values without ('-'), kept as text",
+        "day": "dates in several styles ('1970-01-01', '01/01/70', 'Jan 1970'), kept as text",
+    }
+
+
 def test_mixed_line_ends(load_text: Loader) -> None:
     loaded = load_text('a,b\r\n1,x\n2,y\r3,"z\r\nz"\n')
     assert rows(loaded) == [(1, "x"), (2, "y"), (3, "z\r\nz")]

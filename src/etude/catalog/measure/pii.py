@@ -16,6 +16,13 @@ _BY_PATTERN = {
     "ip": ("ip address", "IP addresses", 0.8),
     "phone": ("phone", "phone numbers", 0.7),
 }
+_NUMBER = ("number", "num", "no", "nr", "nbr")
+
+
+def _numbered(*firsts: str) -> tuple[tuple[str, ...], ...]:
+    return tuple((first, last) for first in firsts for last in _NUMBER)
+
+
 _BY_WORDS: tuple[tuple[str, tuple[tuple[str, ...], ...], float], ...] = (
     ("email", (("email",), ("e", "mail"), ("mail",)), 0.8),
     ("phone", (("phone",), ("mobile",), ("telephone",), ("tel",), ("fax",), ("cell",), ("cellphone",)), 0.8),
@@ -32,16 +39,17 @@ _BY_WORDS: tuple[tuple[str, tuple[tuple[str, ...], ...], float], ...] = (
     ("ip address", (("ip", "address"), ("ip", "addr"), ("ipaddress",), ("client", "ip"), ("remote", "ip")), 0.9),
     (
         "payment card",
-        (("card", "number"), ("card", "no"), ("credit", "card"), ("cc", "number"), ("pan",), ("cvv",)),
+        (*_numbered("card", "cc"), ("credit", "card"), ("pan",), ("cvv",)),
         0.8,
     ),
-    ("bank account", (("iban",), ("account", "number"), ("bank", "account"), ("routing", "number")), 0.8),
+    ("bank account", (("iban",), *_numbered("account", "acct", "routing"), ("bank", "account"), ("bank", "acct")), 0.8),
+    ("insurance number", (*_numbered("policy", "insurance", "insured", "medicare"), ("mrn",)), 0.8),
     (
         "national id",
         (
             *((word,) for word in ("ssn", "passport", "nin")),
-            *(("social", "security"), ("national", "id"), ("tax", "id"), ("license", "number")),
-            *(("driver", "license"), ("driver", "licence")),
+            *(("social", "security"), ("national", "id"), ("tax", "id"), ("driver", "license"), ("driver", "licence")),
+            *_numbered("license", "licence", "lic", "passport", "identity", "tax"),
         ),
         0.85,
     ),
@@ -55,6 +63,7 @@ _PEOPLE = key_word_set(
     """customer client user person people employee patient member contact author student teacher instructor doctor
     salesperson staff lead subscriber guest passenger driver owner applicant candidate worker nurse physician cust"""
 )
+_OF_PEOPLE = _numbered("cert", "certificate", "certification", "registration", "badge", "visa", "npi", "permit")
 _NOT_OF_A_PERSON = key_word_set("ip mac email web url memory wallet contract mail")
 _TEXTUAL = frozenset({"text", "uuid", "json", "other"})
 MASK_FROM = 0.5
@@ -90,6 +99,13 @@ def _from_name(table: str, column: str, family: Family, patterns: Sequence[Patte
         if _fits(kind, family, tokens, patterns)
     ]
     people = next((w for w in (*tokens, *key_name_words(bare_table_name(table))) if w in _PEOPLE), None)
+    if (
+        people
+        and any(_holds(tokens, phrase) for phrase in _OF_PEOPLE)
+        and _fits("national id", family, tokens, patterns)
+    ):
+        # Goods and sites have certificates and registrations too.
+        found.append(("national id", 0.7, f"a number of a `{people}`"))
     if (
         tokens
         and tokens[-1] == "name"
@@ -127,7 +143,7 @@ def _fits(kind: str, family: Family, tokens: tuple[str, ...], patterns: Sequence
         return False
     if kind == "address" and _NOT_OF_A_PERSON & set(tokens):
         return False
-    if kind in ("phone", "payment card", "bank account", "national id"):
+    if kind in ("phone", "payment card", "bank account", "insurance number", "national id"):
         return family in _TEXTUAL or family in ("integer", "decimal")
     return family in _TEXTUAL
 
@@ -142,7 +158,7 @@ def mask_value(kind: str, value: Scalar) -> Scalar:
     if kind == "email" and "@" in text:
         ending = text.rpartition(".")[2]
         return f"{text[:1]}***@***.{ending[:24]}"
-    if kind in ("credential", "payment card", "bank account", "national id", "phone", "ip address"):
+    if kind in ("credential", "payment card", "bank account", "insurance number", "national id", "phone", "ip address"):
         return "".join("*" if c.isalnum() else c for c in text)[:24]
     hidden = "".join("*" if c.isalnum() else c for c in text[1:])
     return (text[:1] + hidden)[:24]

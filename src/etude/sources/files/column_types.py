@@ -70,6 +70,9 @@ SURE_ENGLISH = (
 )
 SURE_EUROPEAN = rf"regexp_matches({BODY}, '\.\d{{3}}[.,]|,(\d{{1,2}}|\d{{4,}})$')"
 
+UNIT = r"regexp_full_match({t}, '[+-]?\d[\d.,]* ?[A-Za-zµ°]{1,5}(/[A-Za-z]{1,4})?')"
+UNITS = 3
+"""Numbers with more different words after them are no measurements: `12 Main`, `1st`."""
 TESTS = {
     "marker": MARKER,
     "number": NUMBER,
@@ -105,6 +108,7 @@ TESTS = {
     "typeset": f"regexp_matches({BODY}, '[{GROUPED.replace(' ', '')}]')",
     "sure_english": SURE_ENGLISH,
     "sure_european": SURE_EUROPEAN,
+    "unit": UNIT,
 }
 LIKELY = rf"^[(]?[+-]? ?({CURRENCY})?[ +-]*[.,]?\d|^[A-Za-z]{{3,9}} \d{{1,2}}, ?\d{{4}}$"
 CURRENCIES = f"count(DISTINCT nullif(regexp_extract({{t}}, '{CURRENCY}'), ''))"
@@ -151,7 +155,7 @@ class Counts:
     @property
     def typed(self) -> int:
         """The largest number of values that one kind of number or date covers."""
-        return max(self.number, self.moment, self.dates, self.decorated, self.time)
+        return max(self.number, self.moment, self.dates, self.decorated, self.time, self.unit)
 
     @property
     def dates(self) -> int:
@@ -472,7 +476,25 @@ def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
             said = f"is not a {noun}" if odd == 1 else f"are not {noun}s"
             note = f"mixed: {odd:,} of {n.values:,} values {said} ({shown}), kept as text"
             return TypeNote(column, "text", note)
+    if n.styles > 1 and n.dates >= NOTED_SHARE * n.rest:
+        shown = _examples(con, staged, column, f"NOT ({MARKER})")
+        return TypeNote(column, "text", f"dates in several styles ({shown}), kept as text")
+    if n.unit and n.unit >= NOTED_SHARE * n.rest and not n.code and _count_units(con, staged, column) <= UNITS:
+        odd = n.values - n.unit
+        rest = (
+            f", {odd:,} of {n.values:,} values without ({_examples(con, staged, column, f'NOT {UNIT}')})" if odd else ""
+        )
+        return TypeNote(
+            column, "text", f"numbers with a unit ({_examples(con, staged, column, UNIT)}){rest}, kept as text"
+        )
     return None
+
+
+def _count_units(con: Any, staged: Path, column: str) -> int:
+    text = f"trim({quote_identifier(column)})"
+    unit = f"lower(regexp_extract({text}, '[^0-9.,+ -].*$'))"
+    sql = f"SELECT count(DISTINCT {unit}) FROM {read_parquet(str(staged))} WHERE {_on(UNIT, text)}"
+    return int(con.execute(sql).fetchone()[0])
 
 
 def _examples(con: Any, staged: Path, column: str, test: str, most: int = 3) -> str:
