@@ -12,7 +12,7 @@ from etude.offline.understand import Understanding
 from etude.offline.words import spell_out_words, split_identifier
 
 SHOWN = 5
-_UNGROUPED = frozenset(("year", "id", "code", "zip", "phone", "key"))
+_UNGROUPED = frozenset(("year", "season", "id", "code", "zip", "phone", "key"))
 """Words in the names of columns whose numbers have no separators: 1980, not 1,980."""
 
 

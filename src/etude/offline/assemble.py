@@ -9,11 +9,21 @@ from typing import Any
 from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref
 from etude.offline.joins import find_join_paths, join_hops, path_leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
+from etude.offline.operator_words import OPERATORS
 from etude.offline.part_references import ADDING, connect_parts
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Condition, Direction, Fn, Measure, Name, Question, Rank, Threshold
 from etude.offline.ratios import Ratios
-from etude.offline.resolve import MONEY, TECHNICAL, Ambiguous, Unresolved, is_numeric, sorts_as_numbers
+from etude.offline.resolve import (
+    MONEY,
+    TECHNICAL,
+    Ambiguous,
+    Unresolved,
+    is_numeric,
+    is_period,
+    listed_words,
+    sorts_as_numbers,
+)
 from etude.offline.units import check_unit, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.vocabulary_names import table_name_without_schema
@@ -53,11 +63,17 @@ def assemble_plan(question: Question, vocabulary: Vocabulary) -> Assembled:
     """Return the plan for the question; raise `Unresolved` or `Ambiguous` if there is none."""
     question = connect_parts(question, vocabulary)
     if question.unknown:
-        # "How many" alone is clear; it is left over if the word after it is not.
-        words = [word for word in dict.fromkeys(question.unknown) if word != "how many"] or question.unknown
-        shown = ", ".join(f"`{word}`" for word in words)
-        raise Unresolved(f"It is not clear what {shown} means here.")
+        # "How many" alone is clear, as are `average` and 5; they are left over if the word after them is not.
+        found = list(dict.fromkeys(question.unknown))
+        words = [word for word in found if not _is_clear(word)] or [w for w in found if w != "how many"] or found
+        raise Unresolved(f"It is not clear what {listed_words(words)} here.")
     return _Builder(question, vocabulary).build()
+
+
+def _is_clear(word: str) -> bool:
+    """Return whether the rules know the word itself, and only what it belongs to is not clear."""
+    known = OPERATORS.get(tuple(word.lower().split()))
+    return (known is not None and known.tag in "#ASMPgcwORv&|p") or word.replace(".", "", 1).isdigit()
 
 
 MOST_GAPS = 100
@@ -795,10 +811,12 @@ class _Builder(Ratios):
 
     def _rank_column(self, rank: Rank, table: KnownTable) -> KnownColumn:
         if isinstance(rank.by, Name):
-            column = self.resolver.column(rank.by, lambda c: is_numeric(c) or c.kind in ("date", "timestamp"))
+            column = self.resolver.column(
+                rank.by, lambda c: is_numeric(c) or is_period(c) or c.kind in ("date", "timestamp")
+            )
             if rank.text.lower().startswith(TEMPORAL) and is_numeric(column) and "age" not in column.words:
                 raise Unresolved(f"It is not clear which date `{rank.text}` refers to.")
-            dated = column.kind in ("date", "timestamp") or column.words[-1:] == ("year",)
+            dated = column.kind in ("date", "timestamp") or column.words[-1:] == ("year",) or is_period(column)
             if not is_numeric(column) and not dated and not sorts_as_numbers(column) and not column.identifies:
                 raise Unresolved(
                     f"`{column.table}.{column.name}` holds no numbers or dates to find the `{rank.text}` by."

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
+from etude.offline.dates import Span
 from etude.offline.join_tree import Tree, join_column_ref
 from etude.offline.joins import find_join_paths, join_distance, join_hops, path_leads_to_one
 from etude.offline.operator_words import IDLE, LINKING, PRESENT
@@ -47,6 +48,8 @@ from etude.sources.plan.model import (
     Single,
 )
 
+_MADE = frozenset(("built", "made", "manufactured", "produced", "released", "published", "founded"))
+"""Verbs for how a thing began, of which its only year can tell."""
 _LACKING = frozenset(("without", "never", "no", "lacking", "with", "have", "has", "do", "did", "does"))
 """First words of a negation that says that something has none, not that it is another."""
 SNAPSHOT = frozenset(("daily", "weekly", "monthly", "snapshot", "history"))
@@ -471,8 +474,9 @@ class Conditions:
         try:
             column = self.resolver.date_column(tables, condition.near)
         except Unresolved:
-            year = self.resolver.year_column(tables) if span.year is not None else None
-            if year is None:
+            year = self.resolver.year_column(tables) if _whole_years(span) else None
+            hidden = condition.said == "must" and span.year is None and not {*condition.near} & _MADE
+            if year is None or hidden:
                 raise
             return year
         acts = {near.lower() for near in condition.near} & LINKING - IDLE
@@ -676,7 +680,12 @@ def _outlies(place: ColumnRef, table: str) -> Filter:
 
 
 def _dated(column: KnownColumn, year: int | None) -> bool:
-    return column.kind in ("date", "timestamp") or (year is not None and column.words[-1:] == ("year",))
+    return column.kind in ("date", "timestamp") or (year is not None and column.words[-1:] in (("year",), ("season",)))
+
+
+def _whole_years(span: Span) -> bool:
+    """Return whether the span begins and ends with a year, so that the number of the year decides."""
+    return all(day is None or (day.month, day.day) == (1, 1) for day in (span.start, span.end))
 
 
 def _at_once(first: Condition, second: Condition) -> bool:

@@ -317,9 +317,21 @@ def _rank(items: list[TaggedItem]) -> list[TaggedItem]:
     if first.tag == "S" and {f"!{base_form(word)}" for word in last.text.lower().split()} & {*first.data[1].split()}:
         # The oldest age is the highest, although the oldest has the earliest date of birth.
         direction = "asc" if direction == "desc" else "desc"
+    if first.tag == "S" and first.text.split()[0] in ("best", "worst"):
+        said = {base_form(word) for word in last.text.lower().split()}
+        if said & _EITHER_WAY:
+            return [TaggedItem("u", first.text), *items[1:]]
+        direction = _OPPOSITE[direction] if said & _BAD else direction
     if first.tag == "M" and last.tag in "TC":
         by = Measure("count", last.data, text=_text(items))
     return [TaggedItem("Z", _text(items), Rank(direction, by, text=_text(items)), plural=last.plural)]
+
+
+_OPPOSITE: dict[Direction, Direction] = {"asc": "desc", "desc": "asc"}
+_BAD = frozenset(("delay", "error", "failure", "loss", "complaint", "defect", "accident", "crime", "debt", "latency"))
+"""The worst of these is the highest."""
+_EITHER_WAY = frozenset(("price", "cost", "fee", "time", "duration", "position", "rank", "place", "age", "weight"))
+"""Whether the best of these is the highest or the lowest depends on who asks."""
 
 
 def _not_so(items: list[TaggedItem]) -> list[TaggedItem] | None:
@@ -410,6 +422,15 @@ def _exactly(items: list[TaggedItem]) -> list[TaggedItem] | None:
     return [
         TaggedItem("H", _text(items), Threshold(Measure("count", items[1].data, text=_text(items)), "=", items[0].data))
     ]
+
+
+def _amounting(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`cars that have 8 cylinders`: the noun is a column that holds how many."""
+    before, number, column = items
+    if not _is_count(number) or not column.joined or not (column.plural or number.data == 1):
+        return None
+    text = _text(items[1:])
+    return [before, TaggedItem("F", text, Condition("compare", text, column.data, "=", (number.data,), said="counted"))]
 
 
 def _above_average(items: list[TaggedItem]) -> list[TaggedItem] | None:
@@ -780,6 +801,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"TV|V+T", _value_of_table),
     (r"rg[TC]", _agent),
     (r"gV|g[TC]V", _by_value),
+    (r"NCT", _numbered),
     (r"[TC][CT]", _compound),
     (r"l[QVu]pC", lambda items: _match([items[3], items[0], items[1]])),
     (r"[CT]l[QVuCTN]", _match),
@@ -793,7 +815,6 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"[AS](?:,?&[AS]|,[AS])+U?C", _distribute),
     (r"Cp?[co]A(?:C|(?![#UpTC]))", _above_average),
     (r"oA(?:C|(?![#UpTC]))", _adjective_average),
-    (r"NCT", _numbered),
     (r"A#?twC&C", _days),
     (r"cN[A#]?[TC]", _at_least),
     (r"Ne[TC]", _at_least),
@@ -827,6 +848,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"O?d[EC]?", _order),
     (r"Yu", _first),
     (r"N[TC](?=.*Z)", _number_of),
+    (r"[TEDFr&]NC(?![TC])", _amounting),
     (r"NT", _exactly),
     (r"O", _ordered),
     (r"gE(?:&E)?", _rank_by),

@@ -11,7 +11,16 @@ from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref
 from etude.offline.joins import FAR, join_distance
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Measure, Name
-from etude.offline.resolve import IDENTIFYING, MONEY, Ambiguous, Unresolved, holds_counts, is_numeric
+from etude.offline.resolve import (
+    IDENTIFYING,
+    MONEY,
+    Ambiguous,
+    Unresolved,
+    holds_counts,
+    is_numeric,
+    is_period,
+    is_rate,
+)
 from etude.offline.vocabulary import KnownColumn, KnownTable
 from etude.offline.vocabulary_names import table_name_without_schema
 from etude.offline.words import stem_word
@@ -80,6 +89,17 @@ class Measured:
         return fit_alias_length(f"{'number_of' if self.fn == 'count' else self.fn}_{self.column.name}")
 
 
+_FOLDS = {
+    "avg": "average", "sum": "total", "min": "lowest value", "max": "highest value", "median": "median",
+    "stddev": "standard deviation", "quantile": "quantile",
+}  # fmt: skip
+
+
+def _dated(column: KnownColumn) -> bool:
+    """Return whether the column holds times, of which one is the first and one the last."""
+    return column.kind in ("date", "timestamp") or is_period(column)
+
+
 class Measures(Conditions):
     """Adds measures and groups."""
 
@@ -92,12 +112,16 @@ class Measures(Conditions):
         if measure.fn == "count" or (measure.of_count and not name.tables):
             return self._counted(measure)
         if name.columns and (not name.tables or name.tables[0].cost > name.columns[0].cost):
-            dated = measure.fn in ("min", "max")
-            column = self.resolver.column(name, lambda c: is_numeric(c) or (dated and c.kind in ("date", "timestamp")))
-            if measure.text.lower().startswith(TEMPORAL) and column.kind not in ("date", "timestamp"):
+            ends = measure.fn in ("min", "max")
+            column = self.resolver.column(name, lambda c: is_numeric(c) or (ends and _dated(c)))
+            if measure.text.lower().startswith(TEMPORAL) and not _dated(column):
                 raise Unresolved(f"It is not clear which date `{measure.text}` refers to.")
-            if not is_numeric(column) and not (dated and column.kind in ("date", "timestamp")):
-                raise Unresolved(f"`{name.text}` does not hold amounts, so its {measure.fn} cannot be computed.")
+            if not is_numeric(column) and not (ends and _dated(column)):
+                raise Unresolved(
+                    f"`{name.text}` does not hold amounts, so it has no {_FOLDS.get(measure.fn, 'total')}."
+                )
+            if measure.fn == "sum" and is_rate(column):
+                raise Unresolved(f"`{column.name}` is a rate or an average, so its total means nothing.")
             return Measured(measure.fn, column.table, column, at=measure.at)
         return self._total_of(measure)
 
@@ -147,7 +171,7 @@ class Measures(Conditions):
         table = self.vocabulary.table(column.table)
         if (column.name,) == table.key:
             return Measured("count", table.name)
-        number = column.kind == "number" and not IDENTIFYING & {*column.words[-1:]}
+        number = column.kind == "number" and not IDENTIFYING & {*column.words[-1:]} and not is_period(column)
         if (
             column.flag is not None
             or (number and not measure.distinct)
@@ -212,7 +236,7 @@ class Measures(Conditions):
             self.notes.append(f"`{measure.text}` is read as that of `{numbers[0].name}`.")
             return Measured(measure.fn, table.name, numbers[0], at=measure.at)
         if measure.fn != "sum":
-            raise Unresolved(f"It is not clear which number of `{table.name}` to take the {measure.fn} of.")
+            raise Unresolved(f"It is not clear which number of `{table.name}` to take the {_FOLDS[measure.fn]} of.")
         money = [c for c in table.columns if is_numeric(c) and MONEY & {*c.words}]
         if table.words and {*table.words} & SUMMED and len(money) == 1:
             self.notes.append(f"`{measure.text}` is read as the sum of `{money[0].name}`.")

@@ -96,6 +96,27 @@ class Index:
         return found
 
     @cached_property
+    def shortened(self) -> dict[str, list[tuple[Phrase, tuple[Meaning, ...]]]]:
+        """The names of columns of several words, by their first two letters: `dep delay` for `departure delay`."""
+        found: dict[str, list[tuple[Phrase, tuple[Meaning, ...]]]] = defaultdict(list)
+        for phrase, meanings in self.names.items():
+            own = tuple(m for m in meanings if m.column is not None and m.cost <= SUFFIX)
+            if own and 1 < len(phrase) <= 5 and phrase[1] != "of":
+                found[phrase[0][:2]].append((phrase, own))
+        return found
+
+    @cached_property
+    def initials(self) -> dict[str, tuple[Meaning, ...]]:
+        """The columns of three words or more by their first letters: `mpg` for `miles per gallon`."""
+        found: dict[str, tuple[Meaning, ...]] = {}
+        for phrase, meanings in self.names.items():
+            own = tuple(replace(m, cost=SYNONYM) for m in meanings if m.column is not None and m.cost == 0)
+            if own and len(phrase) > 2:
+                letters = "".join(word[0] for word in phrase)
+                found[letters] = tuple(dict.fromkeys((*found.get(letters, ()), *own)))
+        return found
+
+    @cached_property
     def name_spellings(self) -> dict[tuple[str, int], list[str]]:
         """The names of one word, by first letter and length."""
         found: dict[tuple[str, int], list[str]] = defaultdict(list)
@@ -222,9 +243,11 @@ def _column_phrases(table: KnownTable, column: KnownColumn) -> Iterator[tuple[Ph
             yield from _respelled((*owner, *short))
     if len(short) > 1 and short[-1] in ("code", "type"):
         yield short[-1:], HEAD
-    if len(short) > 2 and short[0] not in _FIRST_WORDS | MEASURES:
+    # `gdp_per_capita` is neither a GDP nor a capita; a price per unit is still a price.
+    rate = "per" in short and short[0] not in QUANTITIES | {"salary", "wage"}
+    if len(short) > 2 and short[0] not in _FIRST_WORDS | MEASURES and not rate:
         yield short[:1], HEAD
-    if len(short) > 1 and short[-1] not in {"id", "name", "code", "number", "type", "no"} | MEASURES:
+    if len(short) > 1 and short[-1] not in {"id", "name", "code", "number", "type", "no"} | MEASURES and not rate:
         yield short[-1:], HEAD
         for other in synonyms_of(short[-1]):
             yield (other,), HEAD + SYNONYM
@@ -269,7 +292,8 @@ def _add_key_and_label(names: _Names, table: KnownTable) -> None:
 
 def _index_values(table: KnownTable, draft: _Draft) -> None:
     for column in table.columns:
-        coded = not CODED.isdisjoint(column.words)
+        about = (*column.words, *(table.words if column.name in table.label else ()))
+        coded = not CODED.isdisjoint(about)
         spelled: dict[Phrase, list[str]] = defaultdict(list)
         for value in column.values:
             spelled[value_phrase(value)].append(value)
@@ -277,7 +301,7 @@ def _index_values(table: KnownTable, draft: _Draft) -> None:
             if not phrase:
                 continue
             draft.values[phrase].append(Hit(table.name, column.name, tuple(texts)))
-            for name in place_names(texts[0], column.words) if coded and len(phrase) < 5 else ():
+            for name in place_names(texts[0], about) if coded and len(phrase) < 5 else ():
                 if value_phrase(name) not in spelled:
                     draft.values[value_phrase(name)].append(Hit(table.name, column.name, tuple(texts), SUFFIX))
 
@@ -318,6 +342,28 @@ def names_one_typo_away(index: Index, word: str) -> tuple[Meaning, ...]:
         return ()
     # It costs more than a synonym, so that the answer tells how the word was read.
     return tuple(replace(m, cost=m.cost + SYNONYM) for m in index.names[found[0],])
+
+
+def names_shortened(index: Index, words: Sequence[str]) -> tuple[Meaning, ...]:
+    """Return the columns whose name shortens the words: `dep_delay` for `departure delay`.
+
+    At least one word of the name is written in full, and says more than `name` or `id`.
+    """
+    found: dict[tuple[str, str | None], Meaning] = {}
+    for phrase, meanings in index.shortened.get(words[0][:2], ()) if len(words) > 1 else ():
+        alone = (short for short in {*phrase} - {*words} if any(m.cost == 0 for m in index.names.get((short,), ())))
+        if _shortens(phrase, words) and not any(alone):
+            found.update({(m.table, m.column): replace(m, cost=SYNONYM) for m in meanings})
+    return tuple(found.values())
+
+
+def _shortens(phrase: Phrase, words: Sequence[str]) -> bool:
+    """Return whether each word of the phrase begins a word, and one of them is that word."""
+    if len(phrase) != len(words):
+        return False
+    pairs = list(zip(phrase, words, strict=True))
+    whole = {short for short, word in pairs if short == word} - GENERIC - {"id", "of", "per"}
+    return bool(whole) and all(short == word or (len(short) > 2 and word.startswith(short)) for short, word in pairs)
 
 
 def _one_slip(left: str, right: str) -> bool:

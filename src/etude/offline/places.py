@@ -42,7 +42,11 @@ _NATIONALITIES = {
 }  # fmt: skip
 
 
-CODED = frozenset(("sex", "gender", "state", "province", "region", "country", "nation", "nationality"))
+_CONTINENTS = {"european": "europe", "asian": "asia", "african": "africa"}
+_ORIGINS = frozenset(("country", "nation", "nationality", "continent", "origin", "region"))
+"""Words of column names whose values adjectives stand for: european for Europe."""
+
+CODED = _ORIGINS | {"sex", "gender", "state", "province"}
 """Words of column names that may hold codes."""
 
 
@@ -60,5 +64,7 @@ def place_names(code: str, column_words: tuple[str, ...]) -> tuple[str, ...]:
         found += [name for name, short in STATES.items() if short == upper]
     if {"country", "nation", "nationality"} & {*column_words}:
         found += [name for name, codes in COUNTRIES.items() if upper in codes.split() or name == code.strip().lower()]
-        found += [people for people, name in _NATIONALITIES.items() if name in found]
+    if _ORIGINS & {*column_words}:
+        origins = (*found, code.strip().lower())
+        found += [adjective for adjective, name in (_NATIONALITIES | _CONTINENTS).items() if name in origins]
     return tuple(dict.fromkeys(found))

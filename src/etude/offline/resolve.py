@@ -46,6 +46,14 @@ class Unresolved(Exception):
         self.reason = reason
 
 
+def listed_words(words: Sequence[str]) -> str:
+    """Return words with their verb: `a` means, `a` and `b` mean, `a`, `b` and `c` mean."""
+    quoted = [f"`{word}`" for word in words]
+    if len(quoted) == 1:
+        return f"{quoted[0]} means"
+    return f"{', '.join(quoted[:-1])} and {quoted[-1]} mean"
+
+
 class Ambiguous(Exception):
     """A word has several equally good meanings; `meanings` or `choices`, with their labels, lists them."""
 
@@ -95,7 +103,7 @@ class Resolver:
         if fits is not None:
             fitting = [m for m in columns if m.column and fits(self.vocabulary.table(m.table).column(m.column))]
             if fitting and len(fitting) < len(columns) and self._cost(fitting) - self._cost(columns) > 5:
-                raise Unresolved(f"`{name.text}` is not of the type that is needed here.")
+                raise Unresolved(f"`{name.text}` does not hold numbers or dates, which are needed here.")
             columns = fitting or columns
         if not columns:
             raise Unresolved(f"`{name.text}` is not a column.")
@@ -243,9 +251,11 @@ class Resolver:
     def year_column(self, tables: Iterable[str]) -> KnownColumn | None:
         """Return a column that holds the year as a number, or None."""
         for name in tables:
-            for column in self.vocabulary.table(name).columns:
-                if column.kind == "number" and column.words[-1:] == ("year",):
-                    return column
+            columns = [c for c in self.vocabulary.table(name).columns if c.kind == "number"]
+            years = [c for c in columns if c.words[-1:] == ("year",)]
+            years = years or [c for c in columns if c.words == ("season",) and is_period(c)]
+            if years:
+                return years[0]
         return None
 
 
@@ -255,11 +265,39 @@ def _linked_ends(vocabulary: Vocabulary) -> frozenset[frozenset[tuple[str, tuple
     return frozenset(frozenset(((k.table, k.columns), (k.to_table, k.to_columns))) for k in vocabulary.links)
 
 
+_PERIODS = {
+    "year": (1000, 2999), "season": (1000, 2999), "decade": (1000, 2999), "month": (1, 12), "quarter": (1, 4),
+    "week": (0, 53), "day": (0, 366), "hour": (0, 24),
+}  # fmt: skip
+"""Times that are held as whole numbers, with the numbers that they can have."""
+YEARLY = frozenset(("year", "season"))
+
+
+def is_period(column: KnownColumn) -> bool:
+    """Return whether the column holds a time as a whole number, such as `season` or `month`; `hours` are amounts."""
+    last = column.words[-1] if column.words else ""
+    bounds = _PERIODS.get(last)
+    if bounds is None or column.kind != "number" or not column.name.lower().endswith(last):
+        return False
+    whole = all(isinstance(end, int | float) and end == int(end) for end in (column.low, column.high))
+    within = whole and bounds[0] <= column.low and column.high <= bounds[1]  # type: ignore[operator]
+    return within and (last in YEARLY or len(column.words) == 1)
+
+
 def is_numeric(column: KnownColumn) -> bool:
     """Return whether it makes sense to add up or compare the column's numbers."""
-    if column.identifies:
+    if column.identifies or is_period(column):
         return False
     return column.kind == "number" and column.words[-1:] not in (("id",), ("code",), ("key",), ("year",))
+
+
+_RATES = frozenset(("rate", "ratio", "percent", "percentage", "average", "density", "per"))
+"""Words in the names of columns whose numbers each relate to something else: their sum means nothing."""
+
+
+def is_rate(column: KnownColumn) -> bool:
+    """Return whether the column holds a number per something, such as `gdp_per_capita`, or an average."""
+    return bool(_RATES & {*column.words[:1], *column.words[-1:]}) or "per" in column.words
 
 
 def sorts_as_numbers(column: KnownColumn) -> bool:
@@ -270,7 +308,7 @@ def sorts_as_numbers(column: KnownColumn) -> bool:
 
 def holds_counts(column: KnownColumn) -> bool:
     """Return whether the column itself holds a count, such as `stops` or `citation_num`."""
-    if column.identifies:
+    if column.identifies or is_period(column):
         return False
     counts = len(column.words) > 1 and column.words[-1] in ("number", "count") and "id" not in column.words
     return column.kind == "number" and (counts or not IDENTIFYING & {*column.words[-1:]})

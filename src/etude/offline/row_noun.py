@@ -20,12 +20,15 @@ def name_rows(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedIte
     if len(vocabulary.tables) != 1 or any(item.tag == "T" for item in items):
         return items
     table = vocabulary.tables[0]
-    if base_form(table.name.lower()) != table.name.lower():
-        return items  # the table itself names its rows
+    if names_its_rows(table.name):
+        return items
     unknown = [item for item in items if item.tag == "u"]
     if not unknown and [item.tag for item in items if item.tag != "."] in (["#"], ["m"]):
         # "How many rows are there", "missing values per column": the word for rows says nothing more.
         return [*items[:1], _named(TaggedItem("u", table.name, plural=True), table.name), *items[1:]]
+    if not unknown and [item.tag for item in items[:2]] == ["#", "g"]:
+        # "How many records are there for each country".
+        return [items[0], _named(TaggedItem("u", table.name, plural=True), table.name), *items[1:]]
     place = next((at for at, item in enumerate(items) if item.tag == "u"), None)
     if place is None or len({item.text.lower() for item in unknown}) != 1:
         return items
@@ -33,6 +36,11 @@ def name_rows(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedIte
     if base_form(word) == word or not _counted_or_first(items, place) or _is_known(word, vocabulary):
         return items
     return [_named(item, table.name) if item.tag == "u" else item for item in items]
+
+
+def names_its_rows(table: str) -> bool:
+    """Return whether the name of a table is a plural, which its rows are called: `cars`, but not `titanic`."""
+    return base_form(table.lower()) != table.lower()
 
 
 def _counted_or_first(items: Sequence[TaggedItem], place: int) -> bool:

@@ -14,6 +14,7 @@ from etude.offline.phrase_index import (
     Index,
     Meaning,
     names_one_typo_away,
+    names_shortened,
     phrases_of,
     value_phrase,
     values_containing,
@@ -78,8 +79,8 @@ _DETERMINERS = frozenset(
     ]
 )
 _ATTRIBUTES = {
-    "people": "population", "inhabitants": "population", "residents": "population", "stars": "rating", "aged": "age",
-    "priced": "price", "weighing": "weight", "costing": "cost", "born": "birth",
+    "people": "population", "inhabitants": "population", "residents": "population", "stars": "rating",
+    "star": "rating", "aged": "age", "priced": "price", "weighing": "weight", "costing": "cost", "born": "birth",
 }  # fmt: skip
 _REVENUE = frozenset(("revenue", "turnover", "earnings", "income"))
 _VAGUE = frozenset(("about", "around", "up", "down", "off", "just", "very"))
@@ -442,6 +443,7 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, i
         if not meanings and (size > 1 or span[0].low in ABBREVIATIONS):
             # A column by its own name, `temp_c`, whose words are spelled out.
             meanings = _lookup(index, spell_out_words(t.low for t in span))
+        meanings = meanings or names_shortened(index, [t.base for t in span])
         if not meanings or (size == 1 and (len(span[0].low) == 1 or span[0].kind == "number" or span[0].low in _HARD)):
             continue
         if size > 1 and (_two_nouns(span, index) or _names_owner(span, meanings, index)):
@@ -520,6 +522,8 @@ def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[T
         return TaggedItem("C", token.text, Name(token.text, meanings))
     if token.low in _REVENUE and (meanings := _money(index)):
         return TaggedItem("C", token.text, Name(token.text, meanings))
+    if initials := index.initials.get(token.low) if len(token.low) > 2 else None:
+        return TaggedItem("C", token.text, Name(token.text, initials))
     if token.low in UNITS and (after_number or _in_unit(tokens, at)):
         return None
     if hits := tuple(index.roots.get(stem_word(token.low), ())) if len(token.low) > 4 else ():

@@ -10,18 +10,19 @@ from pydantic import ValidationError
 
 from etude.errors import Cancelled, EtudeError
 from etude.offline.assemble import Assembled, assemble_plan
+from etude.offline.best_row import read_best_row
 from etude.offline.confidence import confidence_of, find_risks
 from etude.offline.follow_up import follow_up
 from etude.offline.grammar import read_question
 from etude.offline.phrase_index import Hit, Meaning, phrase_index_of
 from etude.offline.question_parts import Name, Question
-from etude.offline.resolve import Ambiguous, Unresolved, is_numeric
-from etude.offline.row_noun import name_rows
+from etude.offline.resolve import Ambiguous, Unresolved, is_numeric, listed_words
+from etude.offline.row_noun import name_rows, names_its_rows
 from etude.offline.self_check import find_lost_words, find_repetition
 from etude.offline.tags import TaggedItem, tag_asked_units, tag_items
 from etude.offline.value_search import find_unexplained_words, tag_found_values
-from etude.offline.vocabulary import KnownTable, Vocabulary, once_per_vocabulary
-from etude.offline.words import MAX_CHARS, fold_words, plural_form, tokenize
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
+from etude.offline.words import MAX_CHARS, MEASURES, base_form, fold_words, plural_form, split_identifier, tokenize
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
 
@@ -101,7 +102,7 @@ def understand(
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     index = phrase_index_of(vocabulary)
-    items = name_rows(tag_items(tokens, index, today), vocabulary)
+    items = read_best_row(name_rows(tag_items(tokens, index, today), vocabulary), tokens, vocabulary)
     items = tag_found_values(items, values) if values else items
     changed = follow_up(items, tokens, previous.question) if previous is not None else None
     parts = changed if changed is not None else read_question(items)
@@ -153,7 +154,7 @@ def _check_words(items: Sequence[TaggedItem], made: Assembled, parts: Question, 
     """Refuse a plan that leaves out a word of the question, or that only repeats one."""
     lost = find_lost_words(items, made.plan, parts, vocabulary)
     if lost:
-        raise Unresolved(f"It is not clear what {', '.join(f'`{word}`' for word in lost)} means here.")
+        raise Unresolved(f"It is not clear what {listed_words(lost)} here.")
     if said := find_repetition(parts, made.plan, vocabulary):
         raise Unresolved(f"It is not clear what `{said}` says about the others: the answer would only repeat it.")
 
@@ -197,8 +198,11 @@ def _sure_offers(
     kept = _offers_of(vocabulary)
     if (table, own) not in kept:
         sure = []
-        for kind, text in _offers(known, own):
-            items = tag_items(tokenize(text), phrase_index_of(vocabulary), date.min)
+        noun = " ".join((*known.words[:-1], plural_form(known.words[-1]))) if known.words else known.name
+        if len(vocabulary.tables) == 1 and not names_its_rows(known.name):
+            noun = "rows"  # the name of a file, `titanic`, is not what its rows are
+        for kind, text in _offers(known, noun, own):
+            items = name_rows(tag_items(tokenize(text), phrase_index_of(vocabulary), date.min), vocabulary)
             if isinstance(_settle(text, read_question(items), vocabulary, items), Understanding):
                 sure.append((kind, text))
         kept[table, own] = tuple(sure)
@@ -211,18 +215,38 @@ def _offers_of(vocabulary: Vocabulary) -> dict[tuple[str, frozenset[str]], tuple
     return {}
 
 
-def _offers(table: KnownTable, named: frozenset[str]) -> Iterator[tuple[str, str]]:
+_NO_AMOUNTS = frozenset(("latitude", "longitude", "position", "rank", "number", "flight", "round", "zip", "phone"))
+"""Words in the names of columns whose numbers have no meaningful average."""
+
+
+def _holds_amounts(column: KnownColumn) -> bool:
+    """Return whether an average of the column tells something: not of flags, places and numbers of things."""
+    flag = (column.low, column.high) in ((0, 1), (0, 0), (1, 1)) and column.distinct < 3
+    return is_numeric(column) and not flag and not _NO_AMOUNTS & {*column.words}
+
+
+def _spelled_words(column: KnownColumn) -> str:
+    """Return the words of a column as its name has them, `pages` rather than `page`, without a unit at the end."""
+    forms = {base_form(word): word for word in split_identifier(column.name)}
+    words = [*column.words]
+    while len(words) > 1 and (words[-1] in MEASURES or words[-1].isdigit()):
+        words.pop()
+    words = words[:-1] if len(words) > 1 and words[-1] == "in" else words
+    return " ".join(forms.get(word, word) for word in words)
+
+
+def _offers(table: KnownTable, noun: str, named: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield questions about a table with their kinds, those about the named columns first."""
-    noun = " ".join((*table.words[:-1], plural_form(table.words[-1]))) if table.words else table.name
     columns = sorted(table.columns, key=lambda c: c.name not in named)
-    groups = [c for c in columns if c.kind == "text" and 1 < c.distinct <= 50 and c.distinct < table.rows][:1]
-    numbers = [c for c in columns if is_numeric(c) and c.kind == "number"][:1]
+    groups = [c for c in columns if c.kind == "text" and 1 < c.distinct <= 50 and c.distinct < table.rows]
+    groups = [c for c in groups if c.words[-2:-1] not in (("first",), ("last",))][:1]
+    numbers = [c for c in columns if _holds_amounts(c)][:1]
     made = []
     for column in groups:
         words = " ".join(column.words)
         made.append((column, "groups", f"How many {noun} are there for each {words}?"))
     for column in numbers:
-        words = " ".join(column.words)
+        words = _spelled_words(column)
         made.append((column, "average", f"What is the average {words} of {noun}?"))
         made.append((column, "top", f"What are the top 5 {noun} by {words}?"))
     for column in [c for c in columns if c.kind in ("date", "timestamp")][:1]:

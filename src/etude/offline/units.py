@@ -76,7 +76,4 @@ def _base(word: str) -> str:
 
 def _column_unit(column: KnownColumn) -> str | None:
     last = column.words[-1] if len(column.words) > 1 else ""
-    if last == "minimum":
-        # `duration_min` is spelled out as if it were the least duration.
-        return "minute" if {"duration", "length", "time", "delay"} & {*column.words} else None
     return _base(last) if _base(last) in _KNOWN - _PLAIN else None

@@ -133,7 +133,7 @@ def find_links(catalog: Catalog, tables: Sequence[KnownTable], ask: Ask) -> list
         waiting.clear()
 
     checks = 0
-    for reference in _references(tables):
+    for reference in _references(tables, loose=not links):
         if reference.ends in waiting:
             look()  # it may refer to the next column only if it does not refer to this one
         pair = frozenset((reference.table.name, reference.to.name))
@@ -148,8 +148,11 @@ def find_links(catalog: Catalog, tables: Sequence[KnownTable], ask: Ask) -> list
     return _without_mirrors(links, {table.name: table for table in tables})
 
 
-def _references(tables: Sequence[KnownTable]) -> Iterator[_Reference]:
-    """Yield the columns whose names suggest that they hold the key of another table, table by table."""
+def _references(tables: Sequence[KnownTable], loose: bool) -> Iterator[_Reference]:
+    """Yield the columns whose names suggest that they hold the key of another table, table by table.
+
+    If `loose`, because no keys are declared, a shared name or the same codes suggest it, too.
+    """
     by_name: dict[str, dict[tuple[str, ...], list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     by_end: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
     for n, table in enumerate(tables):
@@ -158,7 +161,8 @@ def _references(tables: Sequence[KnownTable]) -> Iterator[_Reference]:
             for start in range(max(len(column.words), 1)):
                 by_end[column.words[start:]].append((n, m))
     for to in tables:
-        for target in _targets(to):
+        shared = {name for name, held in by_name.items() if sum(map(len, held.values())) > 1} if loose else set()
+        for target in _targets(to, shared):
             check_deadline()
             same = by_name.get(target.name.lower(), {}).items()
             places = {place for words, held in same if not _says_nothing(words, target) for place in held}
@@ -168,6 +172,11 @@ def _references(tables: Sequence[KnownTable]) -> Iterator[_Reference]:
                 table, column = tables[n], tables[n].columns[m]
                 if table.name != to.name and _may_refer(column, to, target):
                     yield _Reference(table, column, to, target)
+    for to in tables if loose else ():
+        for target in (c for c in to.columns if _is_unique(c, to) and _code_length(c)):
+            check_deadline()
+            coded = [(t, c) for t in tables if t.name != to.name for c in t.columns if _same_codes(c, target)]
+            yield from (_Reference(table, column, to, target) for table, column in coded)
 
 
 def _endings(to: KnownTable, target: KnownColumn) -> Iterator[tuple[str, ...]]:
@@ -201,15 +210,44 @@ def _declared_links(catalog: Catalog) -> list[Link]:
     return links
 
 
-def _targets(table: KnownTable) -> list[KnownColumn]:
-    """Return the unique columns, which other tables can refer to."""
+def _targets(table: KnownTable, shared: set[str]) -> list[KnownColumn]:
+    """Return the unique columns, which other tables can refer to; also texts whose names are `shared` by tables."""
     return [
         c
         for c in table.columns
-        if table.rows and c.distinct == table.rows - c.nulls and not c.nulls and c.kind in ("number", "text")
+        if _is_unique(c, table) and c.kind in ("number", "text")
         and c.words not in tuple((first, "name") for first in ("first", "last", "middle", "full", "user"))
-        and ((c.name,) == table.key or c.words[-1:] in (("id",), ("code",), ("name",), ("number",), ("sequence",)))
+        and ((c.name,) == table.key or c.words[-1:] in (("id",), ("code",), ("name",), ("number",), ("sequence",))
+             or (c.kind == "text" and c.name.lower() in shared and not _DESCRIBING & {*c.words}))
     ]  # fmt: skip
+
+
+_DESCRIBING = frozenset(
+    ("name", "title", "description", "email", "phone", "address", "comment", "text", "url", "note", "date", "time")
+)
+"""Words in the names of columns that many tables have, each for itself."""
+_FEW_CODES = 10
+
+
+def _is_unique(column: KnownColumn, table: KnownTable) -> bool:
+    return bool(table.rows) and column.distinct == table.rows - column.nulls and not column.nulls
+
+
+def _code_length(column: KnownColumn) -> int:
+    """Return how long the codes of a column are, such as `JFK`; 0 if it holds other texts."""
+    first = column.values[0] if column.kind == "text" and column.values else ""
+    coded = 2 <= len(first) <= 5 and all(
+        len(value) == len(first) and value.isalnum() and value.isupper() for value in column.values
+    )
+    return len(first) if coded else 0
+
+
+def _same_codes(column: KnownColumn, target: KnownColumn) -> bool:
+    """Return whether nearly all codes of the column are codes of the target. Two letters mean many things."""
+    if column.distinct < 3 or not _code_length(column) or _code_length(column) != _code_length(target):
+        return False
+    enough = len(column.values) >= _FEW_CODES or _code_length(column) > 2
+    return enough and len({*column.values} & {*target.values}) >= 0.95 * len(column.values)
 
 
 _COUNTING = frozenset(("number", "count", "total", "minimum", "maximum", "average", "is", "has"))

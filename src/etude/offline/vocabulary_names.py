@@ -79,7 +79,7 @@ def name_table(table: KnownTable, common: tuple[str, ...], names: NameSplitter) 
     splits = [names.split(column.name) for column in table.columns]
     start = common_first_words(splits)
     words = spell_out_words(own)
-    spelled = [_owned(spell_out_words(_full(split[len(start) :])), words, splits) for split in splits]
+    spelled = [_owned(spell_out_words(_minutes(_full(split[len(start) :]), splits)), words, splits) for split in splits]
     if ("latitude",) in spelled:
         spelled = [("longitude",) if each == ("long",) else each for each in spelled]
     columns = tuple(replace(column, words=each) for column, each in zip(table.columns, spelled, strict=True))
@@ -97,6 +97,16 @@ _INITIALS: dict[tuple[str, ...], tuple[str, ...]] = {
 def _full(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words with `fName` and `lName` in full."""
     return words[:-2] + _INITIALS.get(words[-2:], words[-2:])
+
+
+_LASTING = frozenset(("duration", "dur", "length", "time", "delay", "runtime", "wait", "waiting", "elapsed", "late"))
+"""Words for how long something takes."""
+
+
+def _minutes(words: tuple[str, ...], splits: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the words of `duration_min` with minutes in full, unless a `duration_max` says that it is the least."""
+    lasts = words[-1:] in (("min",), ("mins",)) and _LASTING & {*words[:-1]}
+    return (*words[:-1], "minute") if lasts and (*words[:-1], "max") not in splits else words
 
 
 def _owned(words: tuple[str, ...], own: tuple[str, ...], splits: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

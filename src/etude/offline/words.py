@@ -56,7 +56,8 @@ ABBREVIATIONS = {
     "descr": "description", "stu": "student", "crs": "course",
     "sch": "school",
     "bldg": "building", "hq": "headquarters", "nat": "nationality", "qtr": "quarter", "wk": "week", "mo": "month",
-    "dest": "destination", "orig": "origin",
+    "dest": "destination", "orig": "origin", "percap": "per capita", "alt": "altitude", "tz": "time zone",
+    "tzone": "time zone", "arr": "arrival", "sched": "scheduled",
 }  # fmt: skip
 
 SYNONYMS: tuple[frozenset[str], ...] = tuple(
@@ -168,6 +169,19 @@ MEASURES = frozenset(
         "tonne",
         "liter",
         "litre",
+        "ml",
+        "mg",
+        "mb",
+        "gb",
+        "kw",
+        "kmh",
+        "mph",
+        "ms",
+        "oz",
+        "ft",
+        "sec",
+        "pound",
+        "ton",
         "yn",
     ]
 )

@@ -28,6 +28,7 @@ from etude.offline.deadline import OutOfTime, within_deadline
 from etude.offline.namesakes import find_namesakes
 from etude.offline.phrase_index import Hit, phrase_index_of
 from etude.offline.result_check import doubt_result, settle_choices_by_result
+from etude.offline.tied_rows import find_tied_rows
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
 from etude.offline.value_search import look_up_values
 from etude.offline.vocabulary import Vocabulary, vocabulary_from_json
@@ -36,6 +37,7 @@ from etude.playbook import Definition, apply_definitions
 from etude.runtime.answer import Read, read_answer_table
 from etude.runtime.thread import thread_runs
 from etude.runtime.tool_context import RunResources
+from etude.sources.plan.compile import compile_plan
 from etude.store.base import Store
 
 Values = dict[str, tuple[Hit, ...]]
@@ -117,11 +119,15 @@ class OfflineModel(Model):
                 rows = list(itertools.islice(result.iter_rows(), ROWS))
                 if doubt := doubt_result(meant, [c.name for c in result.columns], rows, result.row_count):
                     raise NotUnderstood(doubt, hint="Ask in other words, or choose a model.")
-                text = write_sentence(meant, [c.name for c in result.columns], rows, result.row_count)
-                others = find_namesakes(
-                    plan, self.vocabulary(dataset, cancel), lambda sql: self._rows(dataset, sql, cancel)
+                columns = [c.name for c in result.columns]
+                text = write_sentence(meant, columns, rows, result.row_count)
+                vocabulary = self.vocabulary(dataset, cancel)
+                catalog = self._resources.find_catalog(dataset)
+                tied = find_tied_rows(
+                    plan, columns, rows, lambda longer: self._rows(dataset, compile_plan(longer, catalog), cancel)
                 )
-                return Turn(text=f"{text} {others}".strip())
+                others = find_namesakes(plan, vocabulary, lambda sql: self._rows(dataset, sql, cancel))
+                return Turn(text=" ".join(part for part in (text, tied, others) if part))
 
     def _understand(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
         """Return the dataset and what the question means there; of several datasets, the only one it fits."""
