@@ -61,5 +61,5 @@ def _is_known(word: str, vocabulary: Vocabulary) -> bool:
 
 
 def _named(item: TaggedItem, table: str) -> TaggedItem:
-    name = Name(item.text, (Meaning(table, cost=SYNONYM),))
+    name = Name(item.text, (Meaning(table, cost=0 if item.text == table else SYNONYM),))
     return replace(item, tag="T", data=name, plural=True)
