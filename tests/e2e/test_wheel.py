@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -11,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.readme import README, missing_lines
 from tests.test_docs import ROOT, blocks, follow_tutorial, port
 
 __all__ = ["port"]
-README = ROOT / "README.md"
 EXTRAS = {
     "serve shop --port 0": "etude[server]",
     "mcp": "etude[server]",
@@ -75,16 +74,8 @@ class Place:
 def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """The core, and the shop of the demo as the source `shop`."""
     place = Place(tmp_path_factory.mktemp("core"), install(wheel, "", tmp_path_factory.mktemp("env") / "core"))
-    shown = place.succeed("etude", "demo")
-    promised = [line for _, text in blocks(README, "text") for line in text.splitlines()]
-    printed = [without_moment(line) for line in shown.splitlines()]
-    assert [line for line in promised if without_moment(line) not in printed] == []
+    assert missing_lines(place.succeed("etude", "demo")) == []
     return place
-
-
-def without_moment(line: str) -> str:
-    """Return a line of the demo without ids, dates and times, which differ each time."""
-    return re.sub(r"(agent|run)_\w+|\d+ [A-Z]\w+ 20\d\d|\d+ ms", "...", line)
 
 
 @pytest.mark.timeout(1200)
