@@ -484,7 +484,8 @@ def test_check(etude: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert results and all(r["ok"] for r in results)
 
 
-def test_demo(etude: Any, tmp_path: Path) -> None:
+def test_demo(etude: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETUDE_REPLAY", "on")
     done = etude("demo", "--folder", str(tmp_path / "demo"))
     assert done.code == 0, done.err
     assert "Anything but a read-only query is refused" in done.out and "run_" in done.out
