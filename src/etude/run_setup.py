@@ -212,13 +212,17 @@ def _look_at_data(app: App, log: RunLog, run: Run, sources: Sequence[Source]) ->
     started = time.monotonic()
 
     def measure() -> None:
+        left = LOOK_S
         for look in looks:
-            left = LOOK_S - (time.monotonic() - started)
             if left < LOOK_S / 10:
                 return
             try:
+                # The question needs the engine too, so its start does not count.
+                look.quick.start(LOOK_S)
+                began = time.monotonic()
                 whole = look.quick.measure(left)
                 look.note = "" if whole else TIME_OVER
+                left -= time.monotonic() - began
             except EtudeError as error:
                 look.note = error.message
             look.took_s = time.monotonic() - started

@@ -25,7 +25,7 @@ class Arguments(Entity):
 
     text: str = Field(default="", description="by default the text of this turn")
     results: tuple[str, ...] = Field(
-        default=(), max_length=12, description='such as ["r2", "r1"]; by default those that the text quotes'
+        default=(), max_length=12, description='such as ["r2", "r1"]; else those that the text quotes'
     )
     chart: dict[str, Any] | None = Field(
         default=None,
@@ -43,9 +43,7 @@ class GiveAnswer(Tool):
     """Ends the run."""
 
     name = "answer"
-    description = (
-        "End the run: the answer's text, the results that the person sees, in their order, and a chart if one helps."
-    )
+    description = "End the run with the answer's text, the results to show, in order, and a chart if one helps."
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:

@@ -14,7 +14,7 @@ from etude.tools.result_text import show_cell_to_model
 class Arguments(Entity):
     """The code to run."""
 
-    code: str = Field(description="as in a notebook, the value of the last expression is shown")
+    code: str = Field(description="as in a notebook, the last value is shown")
 
 
 class ExecutePython(Tool):

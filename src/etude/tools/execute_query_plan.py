@@ -28,7 +28,7 @@ class ExecuteQueryPlan(Tool):
     """Runs a QueryPlan."""
 
     name = "execute_query_plan"
-    description = "Run a query written as JSON, the same for every SQL dialect."
+    description = "Run a query as JSON, for any SQL dialect."
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:

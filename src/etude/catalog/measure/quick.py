@@ -32,7 +32,7 @@ from etude.catalog.model import (
 )
 from etude.db import Database
 from etude.entities import Column, Table
-from etude.errors import STOPS, EtudeError
+from etude.errors import STOPS, EtudeError, LimitExceeded
 from etude.sources.quoting import quote_identifier, quote_table
 
 FEW = 12
@@ -92,6 +92,11 @@ class QuickLook:
         self._answers = _Answers()
         position = {name: n for n, name in enumerate(order)}
         self._tables = sorted(self._catalog.tables, key=lambda t: position.get(t.name, len(position)))
+
+    def start(self, seconds: float) -> None:
+        """Start the engine of the source, which may take longer than the first tables."""
+        with suppress(LimitExceeded):
+            self._db.sql("SELECT 1", record=False, timeout_s=max(seconds, LEAST_S))
 
     def measure(self, seconds: float) -> bool:
         """Measure the tables in their order, within a time in seconds; return whether the time sufficed."""
@@ -163,8 +168,10 @@ def _ask(db: Database, dialect: str, questions: Sequence[_Question], answers: _A
     """Ask many questions in one statement; return whether the time sufficed for all of them.
 
     If a statement fails or takes too long, the questions of each table are asked by themselves. Each statement may take
-    half of the time that is left, so that one slow table does not cost the others their turn.
+    half of the time that is left, so that one slow table does not cost the others their turn; a table that took longer
+    is asked again in the end.
     """
+    slow: list[Sequence[_Question]] = []
     for part in _parts(questions):
         if clock.left < LEAST_S:
             return False
@@ -176,12 +183,28 @@ def _ask(db: Database, dialect: str, questions: Sequence[_Question], answers: _A
             by_table: dict[str, list[_Question]] = defaultdict(list)
             for question in part:
                 by_table[question.table].append(question)
-            for few in by_table.values() if len(by_table) > 1 else ():
-                if clock.left < LEAST_S:
-                    return False
-                with suppress(EtudeError):  # a table that cannot be read is left out
-                    _take(db, dialect, few, answers, clock)
-    return True
+            slow += _ask_alone(db, dialect, list(by_table.values()), answers, clock)
+    return not _ask_alone(db, dialect, slow, answers, clock)
+
+
+def _ask_alone(
+    db: Database, dialect: str, tables: Sequence[Sequence[_Question]], answers: _Answers, clock: _Clock
+) -> list[Sequence[_Question]]:
+    """Ask the questions of each table by themselves; return those that the time did not suffice for."""
+    slow = []
+    for few in tables:
+        try:
+            if clock.left < LEAST_S:
+                slow.append(few)
+            else:
+                _take(db, dialect, few, answers, clock)
+        except STOPS:
+            raise
+        except LimitExceeded:
+            slow.append(few)
+        except EtudeError:
+            continue  # a table that cannot be read is left out
+    return slow
 
 
 def _parts(questions: Sequence[_Question]) -> Iterator[Sequence[_Question]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -51,8 +52,9 @@ def profile_at_once(app: App, source: Source, seconds: float, order: Sequence[st
     """Return a profile for a first question, made within a time in seconds; None if a profile is known already."""
     if has_profile(app, source, app.catalog(source)):
         return None
-    look = begin_look(app, source, order)
-    look.measure(seconds)
+    began, look = time.monotonic(), begin_look(app, source, order)
+    look.start(seconds)
+    look.measure(seconds - (time.monotonic() - began))
     return keep_look(app, source, look)
 
 
