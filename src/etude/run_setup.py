@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 EXAMPLE_CHARS = 4000
 LOOK_S = 2.4
 """Seconds that a quick profile may take before the first question on a source."""
-LATE_S = 0.5
+LATE_S = 0.1
 """Seconds that a question waits for a quick profile that does not stop in time."""
 TIME_OVER = "The time for it was over."
 TOOLS = (
@@ -238,7 +238,7 @@ def _look_at_data(app: App, log: RunLog, run: Run, sources: Sequence[Source]) ->
         with look.writing, contextlib.suppress(EtudeError):
             if not look.ended:
                 keep_look(app, look.source, look.quick)
-        count = len(look.quick.profile().tables)
+        count = look.quick.measured
         seen = f"{count:,} of {len(look.catalog.tables):,} tables of `{look.source.name}`"
         took_s = look.took_s or time.monotonic() - started
         log.add(Note(text=f"Looked at {seen} in {took_s:.1f} s. {look.note}".strip()))

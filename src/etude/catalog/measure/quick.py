@@ -108,6 +108,11 @@ class QuickLook:
         strays = [q for table in self._tables for q in _references(table, dialect, names, keyed)]
         return _ask(self._db, dialect, strays, self._answers, clock) and whole
 
+    @property
+    def measured(self) -> int:
+        """How many tables were measured so far."""
+        return len(self._answers.measured)
+
     def profile(self) -> SourceProfile:
         """Return the profile of the tables that were measured so far."""
         catalog, measured = self._catalog, frozenset(self._answers.measured)
