@@ -310,6 +310,6 @@ def test_a_library_that_starts_threads_in_children_does_not_lower_the_isolation(
 import os, sys, threading, time
 os.register_at_fork(after_in_child=lambda: threading.Thread(target=time.sleep, args=(60,), daemon=True).start())
 from etude.sessions import isolation
-sys.exit(isolation.probe()[0] != 3)
+sys.exit(isolation.probe_isolation()[0] != 3)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
