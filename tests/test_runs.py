@@ -778,7 +778,7 @@ def fail_first(relay: Relay, entry: Entry) -> None:
 def test_a_run_that_waits_out_an_outage_can_be_stopped(
     tmp_path: Path, served: tuple[Relay, str], monkeypatch: pytest.MonkeyPatch, request_: str
 ):
-    monkeypatch.setattr("etude.runtime.loop.backoff", lambda failures: 300.0)
+    monkeypatch.setattr("etude.runtime.loop.action_backoff", lambda failures: 300.0)
     relay, url = served
     control = Control()
 
@@ -800,7 +800,7 @@ def test_a_run_that_waits_out_an_outage_can_be_stopped(
 def test_the_time_of_a_run_limits_how_long_it_waits_out_an_outage(
     tmp_path: Path, served: tuple[Relay, str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("etude.runtime.loop.backoff", lambda failures: 300.0)
+    monkeypatch.setattr("etude.runtime.loop.action_backoff", lambda failures: 300.0)
     relay, url = served
     with App(home=tmp_path, sources={"shop": SourceSpec(url=url)}) as app:
         model = Scripted([COUNT_CALLS["sql"], Line(text="There are 3.")], name="limited")

@@ -51,7 +51,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def long_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries come only if a test asks for them."""
-    monkeypatch.setattr("etude.agents.delivery.backoff", lambda failures: 3600.0)
+    monkeypatch.setattr("etude.agents.delivery.action_backoff", lambda failures: 3600.0)
     monkeypatch.setattr("etude.agents.delivery.LONGEST_BACKOFF_S", 3600.0)
 
 

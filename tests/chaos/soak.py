@@ -163,6 +163,11 @@ class Load:
                 if number % every == 0:
                     clients.submit(attempt, name, act)
 
+    def open_sessions(self, count: int) -> None:
+        """Use sessions of new threads, one after the other."""
+        for number in range(count):
+            self._use_session(number)
+
     def _query(self, number: int) -> None:
         # Every result is a file of its own.
         query = f"SELECT {number} AS n, * FROM orders LIMIT 100"

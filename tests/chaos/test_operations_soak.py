@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.chaos.soak import KEPT_MIN, Installation, Load, fit, judge, sample, soak
 
+from etude.runtime.session_pool import OPEN
+
 LONG = os.environ.get("CHAOS") == "long"
 ROUNDS = 60
 NO_TIME = dict.fromkeys(KEPT_MIN, 0.01)
@@ -22,6 +24,7 @@ def test_nothing_grows(tmp_path: Path) -> None:
     installation = Installation(tmp_path, NO_TIME)
     load = Load(installation)
     try:
+        load.open_sessions(OPEN)
         for number in range(ROUNDS):
             load.round(number)
         installation.prune()

@@ -317,7 +317,9 @@ def test_a_column_is_found_again_by_its_data(app: App, shop: Path, statements: t
     assert answer.result is not None and first.result is not None
     assert [c.name for c in answer.result.columns] == [c.name for c in first.result.columns]
     if len(answer.result.rows()) == 3 and "INSERT" not in statements[0]:
-        assert answer.result.rows() == first.result.rows() and answer.text == first.text
+        # The question asks for no order, so an engine with several threads may return the groups in any.
+        assert sorted(answer.result.rows()) == sorted(first.result.rows())
+        assert answer.text == first.text
 
 
 def test_a_file_with_another_name_is_found_again(app: App, shop: Path) -> None:

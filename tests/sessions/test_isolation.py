@@ -247,14 +247,14 @@ def test_less_than_was_asked_for_is_refused() -> None:
 NO_NAMESPACES = """
 import errno, sys
 from etude.sessions import isolation as i
-n = i.machine().numbers
+n = i.seccomp_machine().numbers
 code = [(i._LOAD, 0, 0, i._NUMBER)]
 for name in ('unshare', 'mount', 'setns', 'pivot_root', 'umount2', 'mount_setattr'):
     code += i._refuse(n[name], errno.EPERM)
 code += i._refuse(n['clone3'], errno.ENOSYS)
 code += i._refuse(n['clone'], errno.EPERM, (i._ARG0, 'any', i._ANY_NEW))
 code.append((i._RETURN, 0, 0, i._ALLOW))
-i.apply_filter(b''.join(i.struct.pack('HBBI', *c) for c in code))
+i.apply_seccomp_filter(b''.join(i.struct.pack('HBBI', *c) for c in code))
 
 import json
 from etude.errors import SandboxError
@@ -268,7 +268,7 @@ try:
     Session(provider, SandboxSpec(level=3))
 except SandboxError as error:
     refused = str(error)
-print(json.dumps([i.probe()[0], session.isolation['level'], frame.to_pydict(), refused]))
+print(json.dumps([i.probe_isolation()[0], session.isolation['level'], frame.to_pydict(), refused]))
 provider.close()
 """
 

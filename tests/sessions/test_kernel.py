@@ -21,7 +21,11 @@ import pytest
 from etude import wire
 from etude.sessions import kernel
 
-START = "import socket, sys\nfrom etude.sessions import kernel\nkernel.serve_cells(socket.socket(fileno=int(sys.argv[1])))"
+START = """
+import socket, sys
+from etude.sessions import kernel
+kernel.serve_cells(socket.socket(fileno=int(sys.argv[1])))
+"""
 
 
 class Kernel:

@@ -13,7 +13,17 @@ from operator import attrgetter
 from etude.offline.deadline import check_deadline
 from etude.offline.places import CODED, place_names
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
-from etude.offline.words import GENERIC, MEASURES, QUANTITIES, TRAILING, base_form, fold_words, stem_word, synonyms_of
+from etude.offline.words import (
+    GENERIC,
+    MEASURES,
+    QUANTITIES,
+    TRAILING,
+    base_form,
+    fold_words,
+    stem_word,
+    synonyms_of,
+    without_numbers,
+)
 
 Phrase = tuple[str, ...]
 
@@ -217,8 +227,11 @@ def _table_phrases(table: KnownTable) -> Iterator[tuple[Phrase, int]]:
             yield phrase, cost
     for alias in table.aliases:
         yield alias, 0
+    noun = without_numbers(table.words)
+    if noun != table.words:
+        yield from ((phrase, cost + SUFFIX) for phrase, cost in _respelled(noun))
     if len(table.words) > 1:
-        yield table.words[-1:], HEAD
+        yield noun[-1:], HEAD
         if table.words[-1] in TRAILING:
             yield table.words[:-1], SUFFIX
             yield table.words[-2:-1], SYNONYM

@@ -9,7 +9,7 @@ from datetime import date
 from etude.offline.resolve import is_numeric
 from etude.offline.understand import Understanding, understand
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
-from etude.offline.words import base_form, split_identifier
+from etude.offline.words import base_form, split_identifier, without_numbers
 
 GROUPS = 12
 """The most groups that read well in a chart."""
@@ -26,8 +26,8 @@ def suggest_from_vocabulary(vocabulary: Vocabulary, today: date) -> Iterator[Und
     tables = sorted(vocabulary.tables, key=lambda table: -table.rows)[:LOOKED_AT]
     seen: set[str] = set()
     # The best question of every table comes before the second best of any.
-    nouns = Counter(_without_numbers(table.words) for table in vocabulary.tables)
-    offers = [list(_offers(table, nouns[_without_numbers(table.words)] > 1)) for table in tables if table.rows]
+    nouns = Counter(without_numbers(table.words) for table in vocabulary.tables)
+    offers = [list(_offers(table, nouns[without_numbers(table.words)] > 1)) for table in tables if table.rows]
     for rank in range(max(map(len, offers), default=0)):
         for texts in offers:
             if rank < len(texts) and texts[rank] not in seen:
@@ -67,14 +67,9 @@ def _spelled(column: KnownColumn) -> str:
     return " ".join(forms.get(word, word) for word in column.words)
 
 
-def _without_numbers(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of a table without years and numbers, which are in the names of many files."""
-    return tuple(word for word in words if not word.isdecimal()) or words
-
-
 def _noun(table: KnownTable, numbered: bool) -> str:
     """Return what the rows of a table are called; `numbered` if tables differ by nothing but their numbers."""
-    named = _without_numbers(table.words)
+    named = without_numbers(table.words)
     numbers = [word for word in table.words if word not in named] if numbered else []
     return " ".join([_plural(" ".join(named)), *numbers])
 

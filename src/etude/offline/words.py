@@ -302,6 +302,11 @@ def stem_word(word: str) -> str:
     return text[:-1] if len(text) > 4 and text[-1] == text[-2] else text
 
 
+def without_numbers(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of a table without years and numbers, which are in the names of many files."""
+    return tuple(word for word in words if not word.isdecimal()) or words
+
+
 @lru_cache(maxsize=20_000)
 def split_identifier(name: str) -> tuple[str, ...]:
     """Return the words in `snake_case`, `camelCase` and `kebab-case`, in lower case."""

@@ -59,7 +59,7 @@ def run_plain_query(
     record: PlainRecord | None,
     scratch: Path,
 ) -> Result:
-    """Run a query and return its result, as `query.run_query_as_run`. With a record it is a recorded run, also if it fails."""
+    """Run a query as `query.run_query_as_run` and return its result. With a record it is recorded, also if it fails."""
     if record is None:
         return collect_query_result(ask(False), scratch, _describe)[0]
     run_id, step_id, begun = new_id("run"), new_id("step"), datetime.now(UTC)
