@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PAGE = "catalog.html"
 SHOWN = 10
 WIDTH = 100
+CANCELLED = "The catalog was cancelled; nothing of it is stored."
 EXAMPLES = (
     "etude catalog shop.duckdb",
     "etude catalog shop.duckdb --tables orders,customers",
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
             )
             page = _write_files(made, folder or app.settings.home / "pages" / made.run_id, options)
     except (KeyboardInterrupt, Cancelled):
-        raise Cancelled("The catalog was cancelled; nothing of it is stored.", hint="Run the command again.") from None
+        raise Cancelled(CANCELLED, hint="Run the command again.") from None
     if options.json:
         body = {"run_id": made.run_id, "url": made.url} | made.metrics.model_dump(mode="json")
         sys.stdout.write(json.dumps(body) + "\n")

@@ -127,6 +127,14 @@ def _examples(lines: Sequence[str]) -> str:
     return f"{title}:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
 
 
+def _cancelled(name: str) -> Exception:
+    """Return the error for Ctrl-C, in the words of the command if it has its own."""
+    from etude.errors import Cancelled
+
+    said = getattr(sys.modules.get(f"etude.cli.{name}"), "CANCELLED", f"`etude {name}` was cancelled.")
+    return Cancelled(said)
+
+
 def _run_command(name: str, arguments: list[str]) -> int:
     from etude.errors import Cancelled, EtudeError
 
@@ -144,10 +152,10 @@ def _run_command(name: str, arguments: list[str]) -> int:
     except EtudeError as error:
         # Ctrl-C may surface as the failure of whatever it stopped, such as a script of a catalog.
         if interrupts and name not in PROMPTS and not isinstance(error, Cancelled):
-            return report_error(Cancelled(f"`etude {name}` was cancelled."), options)
+            return report_error(_cancelled(name), options)
         return report_error(error, options)
     except KeyboardInterrupt:
-        return report_error(Cancelled(f"`etude {name}` was cancelled."), options)
+        return report_error(_cancelled(name), options)
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. That is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
