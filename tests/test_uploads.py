@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,28 @@ def add(app: App, data: bytes = SALES, name: str | None = None) -> str:
         return app.uploads.add([ReceivedFile("sales.csv", folder / "0.part")], name, "ann").name
 
 
+def test_an_upload_that_begins_is_not_taken_for_a_leftover(tmp_path: Path) -> None:
+    ended = threading.Event()
+    with App(home=str(tmp_path / "home")) as app:
+
+        def clean() -> None:
+            while not ended.is_set():
+                app.uploads.remove_leftovers()
+
+        cleaner = threading.Thread(target=clean)
+        cleaner.start()
+        try:
+            assert [add(app, name=f"n{number}") for number in range(20)] == [f"n{number}" for number in range(20)]
+        finally:
+            ended.set()
+            cleaner.join()
+
+
 @pytest.mark.parametrize(
     "moment",
     [
         pytest.param("uploads._measure", id="before-anything-is-kept"),
-        pytest.param("store.objects.sync_folder", id="when-the-file-is-in-the-object-store"),
+        pytest.param("store.objects.sync_artifact_folder", id="when-the-file-is-in-the-object-store"),
         pytest.param("app.App.open_source", id="before-it-is-read"),
         pytest.param("store.base.Store.add_source", id="before-it-is-registered"),
     ],

@@ -189,11 +189,8 @@ class Uploads:
     @contextlib.contextmanager
     def _claimed(self, upload: str) -> Iterator[Keep]:
         """Hold the lock of an upload; remove all of it after the block, unless it is kept."""
-        folder, keep = self._folder(upload), Keep()
-        folder.mkdir(mode=0o700, parents=True)
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        keep, lock = Keep(), _lock_new_folder(self._folder(upload))
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
             yield keep
         finally:
             try:
@@ -224,6 +221,22 @@ class Uploads:
                         self._discard(upload)
                 finally:
                     os.close(lock)
+
+
+def _lock_new_folder(folder: Path) -> int:
+    """Make a folder and lock it; return the descriptor that holds the lock.
+
+    Until it is locked, `remove_leftovers` of another thread or process takes it for one that a dead process left.
+    """
+    while True:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(lock), os.stat(folder)):
+                    return lock
+            os.close(lock)
 
 
 class Keep:

@@ -76,6 +76,18 @@ def compiled(app: App, answer: Answer) -> ScriptCompiled:
 # -- the same question
 
 
+def test_a_complete_question_is_replayed_in_the_middle_of_a_conversation(app: App, shop: Path) -> None:
+    thread = app.store.create_thread("a conversation").id
+    first = ask(app, shop, COUNT, thread_id=thread)
+    ask(app, shop, "What is the total amount per channel?", thread_id=thread)
+    assert ask(app, shop, COUNT, thread_id=thread).replayed
+    # The words of this one mean something else after another question.
+    ask(app, shop, "How many orders are there?", thread_id=thread)
+    by_channel = ask(app, shop, "per channel", thread_id=thread)
+    ask(app, shop, COUNT, thread_id=thread)
+    assert not by_channel.replayed and first.text == "Number of customers: 40."
+
+
 def test_the_second_time_no_model_is_asked(app: App, shop: Path, tmp_path: Path) -> None:
     model = scripted(tmp_path, sql("SELECT count(*) AS n FROM customers"), {"text": "There are 40 customers."})
     first = ask(app, shop, COUNT, model=model)

@@ -10,7 +10,7 @@ from etude.offline.dates import Span
 from etude.offline.grammar import read_question
 from etude.offline.question_parts import Condition, Group, Measure, Name, Question, Rank
 from etude.offline.tags import TaggedItem
-from etude.offline.words import Token
+from etude.offline.words import Token, tokenize
 
 _LEANING = (
     "the same", "same again", "same", "and what about", "what about", "and how about", "how about", "only", "just",
@@ -49,12 +49,35 @@ _FILLERS = frozenset(
         "ones",
     ]
 )
+_ALONE = frozenset((
+    "average", "count", "find", "give", "how", "list", "number", "show", "sum", "total", "what", "when", "where",
+    "which", "who", "whose",
+))  # fmt: skip
+"""First words of questions that are complete."""
+_ORDER = frozenset((
+    "all", "ascending", "best", "biggest", "bottom", "descending", "first", "five", "give", "highest", "in",
+    "largest", "last", "least", "list", "lowest", "me", "most", "one", "order", "reverse", "reversed", "show",
+    "smallest", "sorted", "ten", "the", "top", "worst",
+))  # fmt: skip
+"""Words that say nothing but an order or a number of rows."""
+
+
+def stands_alone(question: str) -> bool:
+    """Return whether a question is certain to mean the same after any other question, judged by its words alone."""
+    words = [token.low for token in tokenize(question) if token.kind != "mark"]
+    if not words or words[0] not in _ALONE or _leans(words) or _asks_share(words):
+        return False
+    return not (_FILLERS - {"as", "about", "share"}) & {*words} and not _ORDER.issuperset(words)
+
+
+def _leans(words: Sequence[str]) -> bool:
+    return any(words[: len(o.split())] == o.split() for o in _LEANING) or "instead" in words
 
 
 def follow_up(items: Sequence[TaggedItem], tokens: Sequence[Token], before: Question) -> Question | None:
     """Return the previous question, changed by this one; None if this one is complete by itself."""
     words = [token.low for token in tokens if token.kind != "mark"]
-    leaning = any(words[: len(o.split())] == o.split() for o in _LEANING) or "instead" in words
+    leaning = _leans(words)
     opening = any(words[: len(o.split())] == o.split() for o in _OPENINGS)
     share = _asks_share(words)
     leaning = leaning or (bool(items) and all(item.tag in "dO." for item in items))  # "highest first"

@@ -20,6 +20,7 @@ from etude.errors import Cancelled, Conflict, EtudeError, Invalid, NotFound
 from etude.events import Event, ReplayDecided, RunFinished, ScriptCompiled
 from etude.ids import new_id
 from etude.limits import lower_limits
+from etude.offline.follow_up import stands_alone
 from etude.playbook import apply_definitions
 from etude.replays.cells import NoSlice, SlicedCells, slice_run_cells
 from etude.replays.compile import (
@@ -242,6 +243,8 @@ class Library:
                 earlier = []  # the same question again and again, as an agent asks it, means the same each time
         place, grants = self._app.source_fingerprint(source), self._app.source_fingerprint(source, anywhere=True)
         defined = self._defined(run.text, source)
+        if run.model == "offline" and not defined and stands_alone(run.text):
+            earlier = []  # the rules read it as they would read a first question
         return Asked(place, run.model or "offline", read_question_units(run.text), tuple(earlier), grants, defined)
 
     def _defined(self, question: str, source: Source) -> tuple[str, ...]:

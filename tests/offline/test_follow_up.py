@@ -1,0 +1,54 @@
+"""A question that stands alone means the same after any other question."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.offline.questions import QUESTIONS, TODAY
+
+from etude.offline.follow_up import stands_alone
+from etude.offline.understand import Understanding, understand
+from etude.offline.vocabulary import Vocabulary
+
+ENDINGS = ("", " only", " per channel", " in 2024", " as a share", ", highest first", " of those", " instead")
+
+
+@pytest.mark.parametrize(
+    "question", ["How many orders were returned?", "Total quantity per month", "Which customers are in Berlin?"]
+)
+def test_a_complete_question_stands_alone(question: str) -> None:
+    assert stands_alone(question)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "",
+        "only 2025",
+        "and for Germany?",
+        "the same by region",
+        "what about Berlin?",
+        "show highest first",
+        "top 5",
+        "how many of those?",
+        "per month instead",
+        "show it as a share",
+        "How many now?",
+    ],
+)
+def test_a_question_that_may_lean_on_the_one_before_does_not(question: str) -> None:
+    assert not stands_alone(question)
+
+
+def test_what_stands_alone_means_the_same_after_any_question(shop: Vocabulary) -> None:
+    chance = random.Random(7)
+    before = [m for m in (understand(q, shop, today=TODAY) for q in QUESTIONS) if isinstance(m, Understanding)]
+    alone = [q + end for q in QUESTIONS for end in ENDINGS if stands_alone(q + end)]
+    assert len(alone) > len(QUESTIONS)
+    for question in chance.sample(alone, 150):
+        first = understand(question, shop, today=TODAY)
+        later = understand(question, shop, previous=chance.choice(before), today=TODAY)
+        assert type(later) is type(first), question
+        if isinstance(first, Understanding) and isinstance(later, Understanding):
+            assert later.plan == first.plan, question
