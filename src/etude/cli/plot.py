@@ -22,7 +22,7 @@ WIDTH = 60
 """Characters between the ends of the x axis."""
 SERIES = 8
 FEW = 60
-"""Up to so many points are drawn as bullets, which are easier to see than dots of braille."""
+"""Up to this many points are drawn as bullets, which are easier to see than braille dots."""
 LABEL = 20
 """The most characters of a label below the x axis."""
 _LINES, _POINTS = ("line", "area", "trail"), ("point", "circle", "square")

@@ -117,7 +117,7 @@ class _Builder(Ratios):
         return Assembled(plan, self._reading(), (*question.notes, *self.notes, *self.resolver.notes))
 
     def _choose_sales(self) -> None:
-        """`the best selling product`: rank by the units sold, or by the amount; by the rows if there is no number."""
+        """`the best selling product`: rank by the units sold, or by the amount; without either, by the rows."""
         rank, anchor = self.question.rank, self.resolver.anchor
         if rank is None or rank.by is not None or SALES not in rank.implied:
             return

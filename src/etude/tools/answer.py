@@ -57,7 +57,7 @@ class GiveAnswer(Tool):
             with _collecting(problems):
                 check_answer_chart(arguments.chart, arguments.results, known)
         if problems:
-            # The model corrects everything in one turn if it is told everything at once.
+            # A model that sees all mistakes at once can correct them in one turn.
             texts = [f"{p.message} {p.hint}".strip() for p in problems[:-1]]
             figures = context.find_figure_errors(arguments.text)
             raise Invalid("\n".join([*figures, *texts, problems[-1].message]), hint=problems[-1].hint)

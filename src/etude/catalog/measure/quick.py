@@ -84,7 +84,7 @@ class _Clock:
 
 
 class QuickLook:
-    """A quick profile in the making. What was measured so far can be read at any time, from any thread."""
+    """A quick profile while it is made. Any thread can read at any time what has been measured so far."""
 
     def __init__(self, db: Database, order: Sequence[str]) -> None:
         self._db = db

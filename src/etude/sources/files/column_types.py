@@ -72,7 +72,7 @@ SURE_EUROPEAN = rf"regexp_matches({BODY}, '\.\d{{3}}[.,]|,(\d{{1,2}}|\d{{4,}})$'
 
 UNIT = r"regexp_full_match({t}, '[+-]?\d[\d.,]* ?[A-Za-zµ°]{1,5}(/[A-Za-z]{1,4})?')"
 UNITS = 3
-"""Numbers with more different words after them are no measurements: `12 Main`, `1st`."""
+"""Numbers with more different words after them are not measurements: `12 Main`, `1st`."""
 TESTS = {
     "marker": MARKER,
     "number": NUMBER,
