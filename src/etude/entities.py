@@ -340,6 +340,17 @@ class Replay(Entity):
         return f"Did you mean “{self.similar}”? It was answered before." if self.similar else ""
 
 
+class Verdict(Entity):
+    """What a person said about an answer."""
+
+    verdict: Literal["right", "wrong"]
+    comment: str = ""
+    by: str = ""
+    """The name of the key; empty on a server without keys."""
+    suspended: tuple[str, ...] = ()
+    """Scripts that answer nothing from then on."""
+
+
 class Run(Entity):
     """A durable unit of work: the fold of its events."""
 
@@ -385,6 +396,8 @@ class Run(Entity):
     replay: Replay | None = None
     script: str | None = None
     """The script that was compiled from this run."""
+    feedback: Verdict | None = None
+    """The last verdict of a person."""
 
 
 class RowPage(Entity):

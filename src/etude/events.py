@@ -29,6 +29,7 @@ from etude.entities import (
     StepKind,
     Turn,
     Usage,
+    Verdict,
 )
 from etude.errors import Conflict
 
@@ -234,6 +235,12 @@ class ScriptCompiled(Entity):
     elapsed_ms: float = 0.0
 
 
+class RunJudged(Verdict):
+    """A person said whether the answer is right."""
+
+    type: Literal["run.judged"] = "run.judged"
+
+
 class Note(Entity):
     """A remark for readers of the run, such as a truncation, a cast or a repair."""
 
@@ -260,6 +267,7 @@ Event = Annotated[
     | ArtifactCreated
     | ReplayDecided
     | ScriptCompiled
+    | RunJudged
     | Note,
     Field(discriminator="type"),
 ]
@@ -399,6 +407,8 @@ class _Folding:
                 return {"replay": Replay(**_fields(event))}
             case ScriptCompiled(script=script):
                 return {"script": script}
+            case RunJudged():
+                return {"feedback": Verdict(**_fields(event))}
             case Note(text=text):
                 self._list("notes").append(text)
             case _:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
+from etude.api.results import name_download
 from etude.app import App
 from etude.models import scripted
 
@@ -51,6 +52,32 @@ def test_each_kind_of_run(client: TestClient) -> None:
     assert (cell["status"], cell["answer"]) == ("succeeded", "42")
     answer = ended(client, begin(client, "ask", "how many orders?")["id"])
     assert (answer["status"], answer["answer"]) == ("succeeded", "There are 3,704 orders.")
+
+
+def test_a_query_of_a_category_and_a_number_has_a_chart(client: TestClient) -> None:
+    run = ended(client, begin(client, "ask", "SQL: SELECT status, count(*) AS n FROM orders GROUP BY status")["id"])
+    assert (run["kind"], run["chart"]["mark"]["type"]) == ("sql", "bar")
+    assert ended(client, begin(client, "sql", "SELECT count(*) AS n FROM orders")["id"])["chart"] is None
+
+
+def test_files_are_named_after_the_question(client: TestClient) -> None:
+    asked = ended(client, begin(client, "ask", "How many orders are there for each status?")["id"])
+    saved = client.get(f"/api/runs/{asked['id']}/result", headers={"accept": "text/csv"})
+    name = "how-many-orders-are-there-for-each-status.csv"
+    assert saved.headers["content-disposition"] == f'attachment; filename="{name}"'
+    assert name_download("fälle.csv") == "attachment; filename=\"falle.csv\"; filename*=UTF-8''f%C3%A4lle.csv"
+    run = ended(client, begin(client, "sql", "SELECT 1 AS n")["id"])
+    saved = client.get(f"/api/runs/{run['id']}/result", headers={"accept": "text/csv"})
+    assert saved.headers["content-disposition"] == f'attachment; filename="{run["source"]}-{run["id"][-6:]}.csv"'
+
+
+def test_work_is_counted_without_keys(client: TestClient) -> None:
+    before = client.get("/api/spending").json()["seconds"]
+    ended(client, begin(client, "ask", "how many orders?")["id"])
+    give_up = time.monotonic() + 60
+    while client.get("/api/spending").json()["seconds"] <= before:
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
 
 
 def test_runs_are_listed_by_page_and_filter(client: TestClient, app: App) -> None:

@@ -105,6 +105,8 @@ def test_a_wrong_answer_suspends_the_script_that_would_repeat_it(app: App, clien
     assert second["replay"]["level"] == "replay"
     judged = client.post(f"/api/runs/{second['run_id']}/feedback", json={"verdict": "wrong", "comment": "net of tax"})
     assert (judged.status_code, judged.json()["suspended"]) == (201, [script["id"]])
+    kept = client.get(f"/api/runs/{second['run_id']}").json()["feedback"]
+    assert kept == {"verdict": "wrong", "comment": "net of tax", "by": "", "suspended": [script["id"]]}
     after = client.get(f"/api/scripts/{script['id']}").json()
     assert after["state"] == "suspended"
     assert "net of tax" in after["reason"]

@@ -146,6 +146,76 @@ def test_a_question_that_fails_shows_no_earlier_result(visit: Visit) -> None:
     expect(pane).to_contain_text("of the question orders by status before a failure")
 
 
+def test_an_earlier_answer_is_shown_again(visit: Visit) -> None:
+    page = visit("")
+    ask(page, "orders by status first of three")
+    expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
+    for number in (2, 3):
+        ask(page, f"SQL: SELECT {number} AS number, {number} * 10 AS tens")
+        expect(page.get_by_role("gridcell", name=f"{number}0", exact=True)).to_be_visible()
+    turns, pane = page.locator(".turn"), page.get_by_role("region", name="Result", exact=True)
+    expect(turns.nth(2)).to_have_attribute("aria-current", "true")
+    turns.nth(0).locator(".says").click()
+    expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
+    expect(page.locator(".chart h3")).to_have_text("Orders by status")
+    expect(turns.nth(0)).to_have_attribute("aria-current", "true")
+    expect(turns.nth(2)).not_to_have_attribute("aria-current", "true")
+    assert "turn=run_" in page.url
+    turns.nth(1).get_by_role("button", name="1 row", exact=True).press("Enter")
+    expect(page.get_by_role("gridcell", name="20", exact=True)).to_be_visible()
+    page.keyboard.press("Alt+ArrowUp")
+    expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
+    turns.nth(1).get_by_role("button", name="Show SQL").click()
+    expect(page.get_by_role("gridcell", name="20", exact=True)).to_be_visible()
+    linked = visit("#" + page.url.split("#")[1])
+    expect(linked.get_by_role("gridcell", name="20", exact=True)).to_be_visible()
+    expect(linked.locator(".turn").nth(1)).to_have_attribute("aria-current", "true")
+    pane.get_by_role("button", name="Show the latest").click()
+    expect(page.get_by_role("gridcell", name="30", exact=True)).to_be_visible()
+    ask(page, "SQL: SELECT 4 AS number, 40 AS tens")
+    expect(page.get_by_role("gridcell", name="40", exact=True)).to_be_visible()
+    assert "turn=" not in page.url
+
+
+def test_the_view_of_a_result_is_kept(visit: Visit) -> None:
+    page = visit("", permissions=["clipboard-read", "clipboard-write"])
+    ask(page, "SQL: SELECT date '2024-01-01' + INTERVAL (range) MONTH AS month, range AS n FROM range(6)")
+    grid = page.get_by_role("grid")
+    expect(grid.get_by_role("gridcell", name="2024-03", exact=True)).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("from 2024-01 to 2024-06"))).to_be_visible()
+    grid.get_by_role("button", name=re.compile("^n")).click()
+    grid.get_by_role("button", name=re.compile("^n")).click()
+    expect(grid.locator('[role="row"][aria-rowindex="2"]')).to_contain_text("2024-06")
+    page.get_by_role("tab", name="Details").click()
+    page.get_by_role("tab", name=re.compile("^Result")).click()
+    expect(grid.get_by_role("columnheader").nth(1)).to_have_attribute("aria-sort", "descending")
+    expect(grid.locator('[role="row"][aria-rowindex="2"]')).to_contain_text("2024-06")
+    page.locator(".grid-part").get_by_role("button", name="Copy the rows").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("month\tn\n2024-06-01")
+
+
+def test_charts_of_queries(visit: Visit) -> None:
+    page = visit("", accept_downloads=True)
+    two = "SELECT * FROM (VALUES ('a', 'N', 3), ('b', 'N', 5), ('a', 'S', 9), ('b', 'S', 4)) AS t(kind, region, total)"
+    ask(page, f"SQL: {two}")
+    expect(page.locator(".bars .group")).to_have_text(["a", "b"])
+    expect(page.locator(".legend")).to_contain_text("S")
+    with page.expect_download() as saving:
+        page.locator(".pane").get_by_text("SVG", exact=True).click()
+    drawn = Path(saving.value.path()).read_text()
+    assert ">total by kind and region</text>" in drawn and drawn.count("<rect") == 1 + 2 + 4
+    ask(page, "SQL: SELECT * FROM (VALUES ('tea', 5), ('cocoa', 9), ('coffee', 7)) AS t(drink, cups)")
+    expect(page.locator(".bars .clip-2")).to_have_text(["cocoa", "coffee", "tea"])
+    ask(page, "SQL: SELECT * FROM (VALUES (date '2024-01-05', 3), (date '2024-02-07', 540), (NULL, 7)) AS t(day, n)")
+    expect(page.locator(".chart")).to_contain_text("1 row without a date is not drawn.")
+    expect(page.locator("svg.plot")).to_contain_text("600")
+    ask(page, "SQL: SELECT [1, 2] AS list, 3 AS n UNION ALL SELECT [4], 5")
+    expect(page.get_by_role("gridcell", name="[1,2]")).to_be_visible()
+    expect(page.locator(".chart")).to_have_count(0)
+    assert "does not draw" not in page.content()
+
+
 @pytest.mark.parametrize("width", [1024, 768, 390])
 def test_threads_are_listed_at_every_width_and_removed(visit: Visit, width: int) -> None:
     page = visit("", width=width)
@@ -193,7 +263,7 @@ def test_drop_a_csv_and_ask(visit: Visit, empty: PageServer) -> None:
     expect(page.get_by_role("gridcell").first).to_be_visible()
     ask(page, "total amount per region", "sales")
     expect(page.locator(".bars, svg.plot").first).to_contain_text("south")
-    page.get_by_role("button", name="Open", exact=True).last.click()
+    page.get_by_role("button", name="Show SQL").last.click()
     expect(page.locator(".step pre").last).to_contain_text("GROUP BY")
 
 
@@ -252,6 +322,24 @@ def test_open_the_shop_and_ask_a_suggested_question(visit: Visit, empty: PageSer
     expect(page.locator(".says, .answer").first).to_be_visible()
 
 
+def test_a_refusal_is_shown_once_and_its_suggestions_ask(visit: Visit, empty: PageServer) -> None:
+    page = visit("#/start", at=empty)
+    drop_file(
+        page, "trips.csv", "day,town,km\n" + "".join(f"2025-01-{n % 28 + 1:02},t{n % 3},{n}\n" for n in range(60))
+    )
+    expect(page.get_by_role("region", name="trips was added")).to_be_visible()
+    page.goto(f"{empty.url}/#/ask")
+    ask(page, "what is the zorblax of trips?", "trips")
+    refusal = page.locator(".unclear")
+    expect(refusal).to_contain_text("zorblax")
+    expect(page.locator(".turn").last.get_by_text("zorblax", exact=True)).to_have_count(1)
+    tries = refusal.get_by_role("list", name="Questions to try").get_by_role("button")
+    asked = tries.first.inner_text()
+    tries.first.click()
+    expect(page.locator(".turn").last.locator("h2")).to_have_text(asked)
+    expect(page.locator(".turn").last.locator(".says, .answer").first).to_be_visible()
+
+
 def test_a_figure_leads_back_to_its_query(visit: Visit) -> None:
     page = visit()
     ask(page, "orders by status with figures")
@@ -279,6 +367,8 @@ def test_the_same_question_again_is_a_replay(visit: Visit, server: PageServer) -
     wait_for(replayed)  # once the script of the first run is compiled
     expect(page.locator(".strip")).to_contain_text("0 tokens")
     expect(page.locator("a.num")).to_have_count(2)  # its figures still lead back
+    page.get_by_role("button", name="Show SQL").click()
+    expect(page.locator(".step pre")).to_contain_text("GROUP BY")
     expect(page.locator(".chart h3")).to_have_text("Orders by status")
     page.get_by_role("button", name="Ask afresh").click()
     expect(page.locator(".turn")).to_have_count(2)
@@ -424,6 +514,7 @@ def test_results_and_charts_are_saved_as_files(visit: Visit) -> None:
         with page.expect_download() as saving:
             page.locator(".pane").get_by_text(name, exact=True).click()
         assert Path(saving.value.path()).read_bytes().startswith(begin), name
+        assert saving.value.suggested_filename.lower().startswith("orders-by-status"), name
 
 
 def test_a_run_in_its_views(visit: Visit) -> None:
@@ -483,6 +574,9 @@ def test_feedback_reaches_the_learning(visit: Visit, server: PageServer) -> None
     page.get_by_label("What is wrong").fill("returns are missing")
     page.get_by_role("button", name="Say it is wrong").click()
     expect(page.locator(".feedback")).to_contain_text("Noted")
+    page.reload()
+    expect(page.get_by_role("button", name="Wrong", exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".turn")).to_contain_text("Wrong: returns are missing")
     assert "returns are missing" in wait_for(lambda: server.get("/log")["items"])[0]["text"]
 
 
@@ -658,6 +752,36 @@ def test_the_system_view_shows_queue_workers_storage_and_retention(visit: Visit,
     expect(page.get_by_role("main")).to_contain_text("Actions of agents")
     expect(page.locator(".meters")).to_contain_text("Results and files of main")
     expect(page.get_by_role("main")).to_contain_text("After 30 days")
+    server.post("/sql", {"dataset": "shop", "query": "SELECT count(*) FROM orders"})
+    assert server.get("/spending")["seconds"] > 0
+
+
+def test_a_phone_shows_what_was_asked_last(visit: Visit) -> None:
+    page = visit(width=390)
+    ask(page, "orders by status on a small screen")
+    expect(page.locator(".turn .bars")).to_be_in_viewport()
+    for number in range(4):
+        ask(page, f"SQL: SELECT {number} AS number, 'row' AS name")
+        expect(page.locator(".turn")).to_have_count(number + 2)
+        expect(page.locator(".turn").last.locator(".says")).to_be_in_viewport()
+    page.evaluate("scrollTo(0, 0)")
+    ask(page, "orders by status on a small screen again")
+    expect(page.locator(".turn").last.locator(".says")).to_be_in_viewport()
+    expect(page.locator(".turn").last.locator(".bars")).to_be_in_viewport()
+    opened = visit("#" + page.url.split("#")[1], width=390)
+    expect(opened.locator(".turn").last.locator(".says")).to_be_in_viewport()
+    opened.locator(".turn").last.get_by_role("button", name="Chart and 4 rows").click()
+    expect(opened.get_by_role("gridcell", name="completed")).to_be_in_viewport()
+
+
+def test_one_click_changes_the_theme(visit: Visit) -> None:
+    page = visit()
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.get_by_role("button", name="Theme: light. Switch to dark.").click()
+    assert page.evaluate(ground) != light
+    page.get_by_role("button", name="Theme: dark. Switch to light.").click()
+    assert page.evaluate(ground) == light
 
 
 def test_on_a_phone(visit: Visit) -> None:
@@ -670,6 +794,7 @@ def test_on_a_phone(visit: Visit) -> None:
     for address in ("#/start", "#/ask", "#/runs", "#/agents/new", "#/catalog", "#/learning", "#/system"):
         page.goto(page.url.split("#")[0] + address)
         expect(page.locator("main")).to_be_visible()
+        page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
 
 

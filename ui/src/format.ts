@@ -124,3 +124,22 @@ export function cell(value: unknown, type: string, places = 0, grouped = true): 
   if (typeof value === "string") return value;
   return JSON.stringify(value);
 }
+
+/** How the dates of a column are written: as months if all of them are the first day of one, as years if its name says so. */
+export function wholeMonths(name: string, values: Iterable<unknown>): "day" | "month" | "year" {
+  const seen = new Set<string>();
+  let years = /year|yr|jahr/i.test(name);
+  for (const value of values) {
+    if (value === null || value === undefined) continue;
+    const found = /^\d{4}-(\d\d)-01(?:[T ]00:00(?::00(?:\.0+)?)?(?:Z|\+00(?::?00)?)?)?$/.exec(String(value));
+    if (!found) return "day";
+    years &&= found[1] === "01";
+    seen.add(String(value));
+  }
+  return seen.size < 2 ? "day" : years ? "year" : "month";
+}
+
+/** A date without the parts that say nothing. */
+export function monthOf(value: string, dates: "day" | "month" | "year"): string {
+  return dates === "month" ? value.slice(0, 7) : dates === "year" ? value.slice(0, 4) : value;
+}

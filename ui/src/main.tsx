@@ -47,7 +47,7 @@ function Page() {
         : view === "catalog" ? <Lazy name="catalog" props={{ dataset: first, table: second }} />
         : view === "learning" ? <Lazy name="learning" props={{ kind: first, name: second }} />
         : view === "system" ? <Lazy name="system" props={{}} />
-        : <AskView threadId={view === "ask" ? first : null} starting={view === "start"} asked={query.get("q")} about={query.get("dataset")} />}
+        : <AskView threadId={view === "ask" ? first : null} starting={view === "start"} asked={query.get("q")} about={query.get("dataset")} turn={query.get("turn")} />}
     </Shell>
   );
 }

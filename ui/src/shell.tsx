@@ -8,22 +8,46 @@ import { RepeatSign } from "./parts/sign";
 import { link } from "./router";
 import { SearchMenu, VIEWS } from "./search_menu";
 
-const THEMES = ["auto", "light", "dark"] as const;
-type Theme = (typeof THEMES)[number];
+type Look = "light" | "dark";
 
-const theme = signal<Theme>((localStorage.getItem("theme") as Theme | null) ?? "auto");
+/** The look that a person chose; null follows the system. */
+const chosen = signal<Look | null>(readChoice());
+const SYSTEM = matchMedia("(prefers-color-scheme: dark)");
+const system = signal<Look>(SYSTEM.matches ? "dark" : "light");
 const searching = signal(false);
 
+SYSTEM.addEventListener("change", () => {
+  system.value = SYSTEM.matches ? "dark" : "light";
+});
+
+function readChoice(): Look | null {
+  const kept = localStorage.getItem("theme");
+  return kept === "light" || kept === "dark" ? kept : null;
+}
+
 function applyTheme(): void {
-  if (theme.value === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme.value;
+  if (chosen.value === null) delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = chosen.value;
 }
 applyTheme();
 
-function nextTheme(): void {
-  theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length] as Theme;
-  localStorage.setItem("theme", theme.value);
+/** Go to the other look. The one that the system has is followed, so that it changes with the system. */
+function switchTheme(): void {
+  const next: Look = (chosen.value ?? system.value) === "dark" ? "light" : "dark";
+  chosen.value = next === system.value ? null : next;
+  if (chosen.value === null) localStorage.removeItem("theme");
+  else localStorage.setItem("theme", chosen.value);
   applyTheme();
+}
+
+function ThemeButton() {
+  const look = chosen.value ?? system.value;
+  const does = `Theme: ${look}. Switch to ${look === "dark" ? "light" : "dark"}.`;
+  return (
+    <button type="button" class="theme" onClick={switchTheme} aria-label={does} title={does}>
+      <svg viewBox="0 0 16 16" aria-hidden="true"><path d="M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1Zm0 1.5v11a5.5 5.5 0 0 1 0-11Z" fill-rule="evenodd" /></svg>Theme
+    </button>
+  );
 }
 
 export function Shell({ view, children }: { view: string; children: ComponentChildren }) {
@@ -46,7 +70,7 @@ export function Shell({ view, children }: { view: string; children: ComponentChi
           {VIEWS.map(([name, word]) => <a key={name} href={link(name)} aria-current={view === name ? "page" : undefined}>{word}</a>)}
         </nav>
         <button type="button" class="find" onClick={() => { searching.value = true; }}>Search everything <kbd>/</kbd></button>
-        <button type="button" onClick={nextTheme} aria-label={`Theme: ${theme.value}`}>{theme.value[0]?.toUpperCase()}{theme.value.slice(1)}</button>
+        <ThemeButton />
         {session.value?.keys && session.value.role && <button type="button" onClick={() => void signOut()}>Sign out</button>}
       </header>
       {!online.value && <p class="offline" role="status">The connection is lost. Nothing you sent is lost; trying again.</p>}

@@ -13,6 +13,8 @@ export interface Problem {
   code?: string;
   status?: number;
   run_id?: string;
+  /** Questions that would be understood. */
+  suggestions?: string[];
 }
 
 export interface ResultColumn {
@@ -167,6 +169,15 @@ export interface Run {
   notes: string[];
   replay: Replay | null;
   script: string | null;
+  feedback: Verdict | null;
+}
+
+/** What a person said about an answer. */
+export interface Verdict {
+  verdict: "right" | "wrong";
+  comment: string;
+  by: string;
+  suspended: string[];
 }
 
 export interface ChartSpec {

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { cell, duration, fraction, namesThings, period, placesOf } from "../src/format";
 import { markNumbers, splitLead } from "../src/parts/answer_text";
 import { figureIndex, isOwnTag } from "../src/parts/number_marks";
-import { ticks, timeTicks } from "../src/parts/chart";
+import { axisTicks, ticks, timeTicks } from "../src/parts/chart";
 import { readChart } from "../src/parts/chart_data";
 import { isCrowded, logScale, rebin } from "../src/parts/histogram";
 import { layOutSql } from "../src/parts/sql_layout";
@@ -48,6 +48,13 @@ test("cells show whole numbers and texts as they are", () => {
 test("durations and periods read well", () => {
   expect([0.4, 12, 1234, 65_000, 4_000_000].map(duration)).toEqual(["0.4 ms", "12 ms", "1.2 s", "65 s", "66 min 40 s"]);
   expect(period("2026-01-02T10:00:00", new Date("2026-01-03T09:00:00"))).toBe("Yesterday");
+});
+
+test("an axis reaches the least and the greatest value", () => {
+  expect(axisTicks(0, 540)).toEqual([0, 200, 400, 600]);
+  expect(axisTicks(-3, 97)).toEqual([-50, 0, 50, 100]);
+  expect(axisTicks(0, 0)).toEqual([0, 1]);
+  expect(axisTicks(7, 7).at(-1)).toBeGreaterThanOrEqual(7);
 });
 
 test("axes have round ticks", () => {

@@ -249,11 +249,11 @@ class AccessControl:
         if caller.key is not None:
             self._identity.check_budget(caller.key, self._settings)
 
-    def charge(self, key: ApiKey, run: Run) -> None:
-        """Count a run's usage toward the key's daily quota."""
+    def charge(self, caller: Caller, run: Run) -> None:
+        """Count a run's usage as the caller's of today, and so toward the daily quota of a key."""
         seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at and run.started_at else 0.0
         tokens = run.usage.tokens_in + run.usage.tokens_out
-        self._identity.spend(key.id, Spent(tokens=tokens, cost_usd=run.usage.cost_usd, seconds=max(seconds, 0.0)))
+        self._identity.spend(caller.name, Spent(tokens=tokens, cost_usd=run.usage.cost_usd, seconds=max(seconds, 0.0)))
 
 
 def _other_site() -> Forbidden:

@@ -20,7 +20,7 @@ from etude.entities import ENDED, Run
 from etude.errors import Unavailable
 from etude.fair_share import FairShare, hold_slot
 from etude.store.agents import Cause
-from etude.store.identity import ApiKey, Identity, Role
+from etude.store.identity import Identity, Role
 from etude.telemetry import AccessLog, Metrics, Observer, Traces
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class ServerState:
         self.readers = anyio.CapacityLimiter(READERS)
         # More threads than engines would only wait for an engine.
         self.queries = FairShare(self.app.settings.engine.processes)
-        self.owners: dict[str, ApiKey] = {}
-        """The key that each open run is charged to, by run id."""
+        self.owners: dict[str, Caller] = {}
+        """The caller that each open run is charged to, by run id."""
         self.result_reader = ResultReader(self.app)
         self.sandbox_probe = SandboxProbe(self.app)
         self.observer = Observer(self.app.store)
@@ -71,11 +71,11 @@ class ServerState:
     def ended(self, run: Run) -> None:
         """Count, charge and trace a run that has ended."""
         self.metrics.run_ended(run, self.app.settings.sandbox)
-        key = self.owners.pop(run.id, None)
-        if key is not None:
-            self.access_control.charge(key, run)
+        caller = self.owners.pop(run.id, None)
+        if caller is not None:
+            self.access_control.charge(caller, run)
         if self.traces is not None:
-            self.traces.send(run, key.name if key else None)
+            self.traces.send(run, caller.key.name if caller and caller.key else None)
 
     @property
     def at_work(self) -> int:
@@ -162,16 +162,13 @@ class ApiCall:
             )
 
     def charge_to_caller(self, run_id: str) -> None:
-        """Charge the run's usage to the caller's key once the run ends."""
+        """Charge the run's usage to the caller once the run ends: to the key, or to everybody without keys."""
         self.noted["run_id"] = run_id
-        key = self.caller.key
-        if key is None:
-            return
-        self.server.owners[run_id] = key
+        self.server.owners[run_id] = self.caller
         run = self.app.store.run(run_id)
-        # The run may have ended before its key was registered.
+        # The run may have ended before its caller was registered.
         if run.status in ENDED and self.server.owners.pop(run_id, None) is not None:
-            self.server.access_control.charge(key, run)
+            self.server.access_control.charge(self.caller, run)
 
 
 def mark_response_secret(scope: MutableMapping[str, Any]) -> None:

@@ -52,7 +52,7 @@ async def list_acts(
 
 @router.get("/spending", response_model=Spent)
 async def show_spending(call: ReaderCall) -> Spent:
-    """Return what the caller's key has used today (UTC)."""
+    """Return what the caller's key has used today (UTC); without keys, what all callers have used."""
     return await call.access_store(call.server.identity.spent, call.caller.name)
 
 

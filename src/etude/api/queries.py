@@ -165,10 +165,9 @@ def _is_recorded(call: ApiCall, body: SqlRequest) -> bool:
 
 @contextlib.contextmanager
 def charge_query_time(call: ApiCall) -> Iterator[None]:
-    """Count the duration of the block toward the daily quota of the caller's key."""
+    """Count the duration of the block as work of the caller's today."""
     started = time.perf_counter()
     try:
         yield
     finally:
-        if call.caller.key is not None:
-            call.server.identity.spend(call.caller.key.id, Spent(seconds=time.perf_counter() - started))
+        call.server.identity.spend(call.caller.name, Spent(seconds=time.perf_counter() - started))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import unicodedata
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 VARY = "Accept, Cookie, Sec-Fetch-Site"
 PAGE = 200
 """Rows of a page of JSON, if the caller names no limit."""
+NAME_CHARS = 60
+"""Characters of a question in the name of a file."""
 PIECE = 1 << 20
 """Bytes of an artifact that are read at once."""
 router = APIRouter(tags=["runs"])
@@ -107,7 +112,7 @@ def make_result_response(
     if media in (formats.CSV, formats.PARQUET):
         cut = f".first-{info.row_count}-rows" if info.truncated else ""
         kind = "csv" if media == formats.CSV else "parquet"
-        headers["Content-Disposition"] = f'attachment; filename="{run.id}{cut}.{kind}"'
+        headers["Content-Disposition"] = name_download(f"{name_result_file(run)}{cut}.{kind}")
     if info.truncated:
         headers["X-Result-Truncated"] = "true"  # a limit of the query cut it, and these formats cannot say so
     if media == formats.PARQUET and view.plain:
@@ -116,6 +121,24 @@ def make_result_response(
     if media == formats.JSON:
         return Response(b"".join(pieces), headers=headers, media_type=media)
     return StreamingResponse(pieces, headers=headers, media_type=media)
+
+
+def name_result_file(run: Run) -> str:
+    """Return a name for the file of a result: the words of the question, or of other runs the source and the id."""
+    words = re.findall(r"\w+", run.text.lower()) if run.kind == "ask" else []
+    name = ""
+    for word in words:
+        if len(name) + len(word) >= NAME_CHARS:
+            break
+        name += f"-{word}" if name else word
+    return name or "-".join(re.findall(r"[\w.]+", f"{run.source or run.kind} {run.id[-6:]}"))
+
+
+def name_download(name: str) -> str:
+    """Return the header that names a download (RFC 6266): in ASCII, and exactly if that differs."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().strip("-.") or "result"
+    exact = f"; filename*=UTF-8''{quote(name)}" if plain != name else ""
+    return f'attachment; filename="{plain}"{exact}'
 
 
 def send_artifact(call: ApiCall, run: Run, artifact: Artifact, headers: dict[str, str], media: str) -> Response:

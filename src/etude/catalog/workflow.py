@@ -348,8 +348,9 @@ class Cataloger:
                 summary = self._summarise(job, notebook, before, profile)
             made = self._keep(job, before, catalog, profile, summary, self._follow(job, before, profile, summary))
             failed = len(made.metrics.stored.failed)
-            told = f", {failed} of them could not be read" if failed else ""
-            answer = f"{len(profile.tables)} tables{told}, {len(made.changes)} changes: {made.url}"
+            told = f", of which {failed} could not be read" if failed else ""
+            tables, changes = _counted(len(profile.tables), "table"), _counted(len(made.changes), "change")
+            answer = f"The catalog of {profile.source} is made: {tables}{told}, {changes}."
             job.log.add(RunFinished(answer=answer, code=catalog.script))
         return made
 
@@ -727,3 +728,7 @@ def _open_model(model: str | Model | None, app: App) -> Model | None:
     from etude.models.open import open_model
 
     return open_model(model, app.settings)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"

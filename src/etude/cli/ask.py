@@ -180,17 +180,18 @@ def print_answer(
     out.write(f"read as: {printable(answer.reading)}\n" if answer.reading else "")
     shown = [result for _, result in answer.results] or ([answer.result] if answer.result is not None else [])
     chosen, charted = chosen_results(answer.run), False
-    own = _values_of(answer.chart)
+    spec = answer.chart if answer.run.kind == "ask" else None  # of a query the table is enough, as `etude sql` has it
+    own = _values_of(spec)
     for number, result in enumerate(shown):
         rows = [tuple(map(_shorten, row)) for row in itertools.islice(result.iter_rows(shown=True), SHOWN_ROWS)]
         names = [c.name for c in result.columns]
         whole = len(rows) == result.row_count
         chart = plot = ""
-        if answer.chart and number == 0 and not own:
-            plot = draw_plot(answer.chart, names, list(itertools.islice(result.iter_rows(), PLOT_ROWS)))
-            chart = plot or (draw_chart(answer.chart, names, rows) if whole else "")
+        if spec and number == 0 and not own:
+            plot = draw_plot(spec, names, list(itertools.islice(result.iter_rows(), PLOT_ROWS)))
+            chart = plot or (draw_chart(spec, names, rows) if whole else "")
         charted = charted or bool(chart)
-        drawn = bool(chart) and not plot and chart_shows_all(answer.chart or {}, names, rows)
+        drawn = bool(chart) and not plot and chart_shows_all(spec or {}, names, rows)
         if not drawn and not chosen and not plot:
             chart = ""  # bars beside the table would say the same again, unless a model chose to show both
         if not drawn and (result.row_count > 1 or len(names) > 1 or chosen or not answer.text):
@@ -199,7 +200,7 @@ def print_answer(
             if result.row_count > len(rows):
                 out.write(f"{result.row_count:,} rows, {len(rows)} shown. {_how_to_see(answer, number, result)}\n")
         out.write(f"\n{chart}" if chart else "")
-    if answer.chart and not charted:
+    if spec and not charted:
         out.write(_other_chart(answer, keep))
     out.write(f"\n{answer.replayed}\n" if answer.replayed else "")
     out.write(f"\n{answer.run_id}  {answer.thread_id}\n")

@@ -107,6 +107,8 @@ def _lines(time: str, number: str, labels: list[str], values: dict[str, list[Any
 
 def _bars(labels: list[str], number: str, values: dict[str, list[Any]]) -> dict[str, Any] | None:
     label, *series = labels
+    if series and len(set(values[series[0]])) > max(SERIES, len(set(values[label]))):
+        label, series = series[0], [label]  # the one with fewer values tells bars apart by colour
     if len(set(values[label])) > BARS or any(len(set(values[s])) > SERIES for s in series):
         return None
     if not _are_unique(values, *labels):

@@ -10,6 +10,7 @@ from etude.entities import Run
 from etude.errors import Invalid
 from etude.events import RunFinished
 from etude.result import Result
+from etude.runtime.chart import choose_chart
 from etude.runtime.tool_context import RecordedToolContext
 
 if TYPE_CHECKING:
@@ -25,16 +26,17 @@ def run_code(run: Run, context: RecordedToolContext) -> RunFinished:
     """Run the code of a run and return its end."""
     if run.source is None:
         raise Invalid("It is not known which source to run this on.", hint="Name a dataset.")
-    code = run.text
+    code, chart = run.text, None
     match run.kind:
         case "sql":
-            answer = describe_code_rows(context.sql(run.source, run.text))
+            rows = context.sql(run.source, run.text)
+            answer, chart = describe_code_rows(rows), choose_chart(rows)
         case "plan":
             result = context.plan(run.source, run.text)
-            answer, code = describe_code_rows(result), result.sql
+            answer, code, chart = describe_code_rows(result), result.sql, choose_chart(result)
         case _:
             answer = describe_code_output(context.python(run.text))
-    return RunFinished(result=context.result, artifact=context.artifact, answer=answer or None, code=code)
+    return RunFinished(result=context.result, artifact=context.artifact, answer=answer or None, code=code, chart=chart)
 
 
 def describe_code_rows(result: Result) -> str:

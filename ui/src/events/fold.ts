@@ -1,7 +1,7 @@
 // fold(entries): the state of a run after the entries of its log. It is the same as `etude.events.fold`; both are run
 // on the logs in `ui/tests/logs.json`, so the page never shows another state than the other surfaces.
 
-import type { Entry, Guidance, Replay, Run, RunStatus, Step, Usage } from "../types";
+import type { Entry, Guidance, Replay, Run, RunStatus, Step, Usage, Verdict } from "../types";
 
 /** An entry does not follow from those before it. */
 export class FoldConflict extends Error {}
@@ -121,6 +121,9 @@ export class Folding {
       case "script.compiled":
         run.script = entry.script as string | null;
         break;
+      case "run.judged":
+        run.feedback = fields(entry) as unknown as Verdict;
+        break;
       case "note":
         run.notes = [...run.notes, entry.text as string];
         break;
@@ -206,6 +209,7 @@ function emptyRun(entry: Entry): Run {
     notes: [],
     replay: null,
     script: null,
+    feedback: null,
   };
 }
 

@@ -7,7 +7,7 @@ import { Folding } from "./fold";
 const TYPES = [
   "run.queued", "run.started", "run.paused", "run.resumed", "run.waiting", "run.answered", "run.requested", "guided",
   "run.finished", "run.failed", "run.cancelled", "step.started", "step.finished", "text.delta", "artifact.created",
-  "replay.decided", "script.compiled", "note",
+  "replay.decided", "script.compiled", "run.judged", "note",
 ];
 
 const ENDING = new Set(["run.finished", "run.failed", "run.cancelled"]);

@@ -17,7 +17,7 @@ export function Code({ text: given, language }: { text: string; language: Langua
     };
   }, [text, language]);
   return (
-    <div class="code">
+    <div class={language === "sql" ? "code sql" : "code"}>
       <pre tabIndex={0}>
         {html?.of === text ? <code dangerouslySetInnerHTML={{ __html: html.html }} /> : <code>{text}</code>}
       </pre>

@@ -2,25 +2,23 @@
 
 import { useState } from "preact/hooks";
 import { ApiError, call, may } from "../api";
-import type { Run } from "../types";
+import type { Run, Verdict } from "../types";
 import { Failure } from "./loading";
 
-type Verdict = "right" | "wrong";
-
 export function Feedback({ run }: { run: Run }) {
-  const [said, setSaid] = useState<Verdict | null>(null);
+  const [given, setSaid] = useState<Verdict | null>(null);
+  const said = given ?? run.feedback;
   const [asking, setAsking] = useState(false);
-  const [suspended, setSuspended] = useState(0);
   const [error, setError] = useState<ApiError | null>(null);
   if (!may("analyst") || run.status !== "succeeded") return null;
-  const say = async (verdict: Verdict, comment = "") => {
-    const before = said;
-    setSaid(verdict);
+  const say = async (verdict: Verdict["verdict"], comment = "") => {
+    const before = given;
+    setSaid({ verdict, comment, by: "", suspended: [] });
     setAsking(false);
     setError(null);
     try {
       const noted = await call<{ suspended: string[] }>("POST", `/runs/${run.id}/feedback`, { verdict, comment });
-      setSuspended(noted.suspended.length);
+      setSaid({ verdict, comment, by: "", suspended: noted.suspended });
     } catch (failed) {
       setSaid(before);
       setError(failed as ApiError);
@@ -33,10 +31,11 @@ export function Feedback({ run }: { run: Run }) {
   return (
     <>
       <span class="feedback" role="group" aria-label="Was this right?">
-        <button type="button" class="link" aria-pressed={said === "right"} onClick={() => void say("right")}>Right</button>
-        <button type="button" class="link" aria-pressed={said === "wrong"} aria-expanded={asking} onClick={() => setAsking(!asking)}>Wrong</button>
-        {said && !asking && <small role="status">{suspended ? "Noted. It will not be replayed." : "Noted."}</small>}
+        <button type="button" class="link" aria-pressed={said?.verdict === "right"} onClick={() => void say("right")}>Right</button>
+        <button type="button" class="link" aria-pressed={said?.verdict === "wrong"} aria-expanded={asking} onClick={() => setAsking(!asking)}>Wrong</button>
+        {given && !asking && <small role="status">{given.suspended.length ? "Noted. It will not be replayed." : "Noted."}</small>}
       </span>
+      {said?.comment && !asking && <p class="note why">{said.verdict === "wrong" ? "Wrong" : "Right"}{said.by ? `, says ${said.by}` : ""}: {said.comment}</p>}
       {asking && (
         <form class="acts why" onSubmit={send}>
           <input name="why" aria-label="What is wrong" placeholder="What is wrong, if you know" autoFocus autoComplete="off" />

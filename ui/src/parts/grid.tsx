@@ -2,12 +2,13 @@
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api";
-import { cell, count, counted, isFloat, isNumeric, namesThings, placesOf } from "../format";
+import { cell, count, counted, isFloat, isNumeric, namesThings, placesOf, wholeMonths } from "../format";
 import type { ResultColumn, ResultInfo } from "../types";
 import { Copy } from "./copy";
 import { GridBody, type Placed } from "./grid_body";
-import { GridPages, type View } from "./grid_pages";
+import { GridPages, PAGE, type View } from "./grid_pages";
 import { Failure } from "./loading";
+import { toTabs } from "./tabs";
 
 const ROW = 28;
 const HEAD = 44;
@@ -45,8 +46,16 @@ interface Props {
   onCell?: (cell: Cell) => void;
 }
 
+/** How each result was last sorted and filtered, kept while the page is open. */
+const VIEWS = new Map<string, View>();
+
 export function Grid({ path, info, name, onCell }: Props) {
-  const [view, setView] = useState<View>({ sort: [], filter: [] });
+  const [view, setViewNow] = useState<View>(VIEWS.get(path) ?? { sort: [], filter: [] });
+  const setView = (next: View) => {
+    VIEWS.set(path, next);
+    setViewNow(next);
+  };
+  const last = useRef<GridPages | null>(null);
   const [version, redraw] = useState(0);
   const [error, setError] = useState<ApiError | null>(null);
   const [filtering, setFiltering] = useState(false);
@@ -56,11 +65,12 @@ export function Grid({ path, info, name, onCell }: Props) {
         if (failed) setError(failed instanceof ApiError ? failed : new ApiError({ detail: String(failed) }, 0));
         else setError(null);
         redraw((before) => before + 1);
-      }),
+      }, last.current),
     [path, view],
   );
+  last.current = pages;
   useEffect(() => () => pages.close(), [pages]);
-  const rows = pages.rowCount ?? (view.filter.length ? 0 : info.row_count);
+  const rows = pages.rowCount ?? pages.countBefore ?? (view.filter.length ? 0 : info.row_count);
   return (
     <section class="grid-part" aria-label={`Rows of ${name}`}>
       <div class="hd">
@@ -69,7 +79,7 @@ export function Grid({ path, info, name, onCell }: Props) {
           <button type="button" class="link" aria-expanded={filtering} onClick={() => setFiltering(!filtering)}>
             Filter
           </button>
-          {rows <= COPIED && <Copy text={async () => await (await fetch(pages.file("csv"))).text()}>Copy</Copy>}
+          {rows <= COPIED && <Copy text={async () => toTabs(await (await fetch(pages.file("csv"))).text())} label="Copy the rows, for a spreadsheet">Copy</Copy>}
           <a class="link" href={pages.file("csv")} download>CSV</a>
           <a class="link" href={pages.file("parquet")} download>Parquet</a>
         </span>
@@ -118,7 +128,7 @@ function Rows({ pages, rows, columns, view, setView, name, onCell }: RowsProps) 
   const size = useRef({ height: 400, width: 600 });
   const [[from, to], setColumns] = useState<[number, number]>([0, 0]);
   const measured = pages.row(0) !== null;
-  const placed = useMemo(() => placeColumns(columns, pages), [columns, pages, measured]);
+  const placed = useMemo(() => placeColumns(columns, pages, rows), [columns, pages, measured, rows]);
   const { lefts } = placed;
   const height = Math.min(rows * ROW, TALLEST);
   const squeezed = rows * ROW > TALLEST;
@@ -241,10 +251,12 @@ function Rows({ pages, rows, columns, view, setView, name, onCell }: RowsProps) 
     setView({ ...view, sort: now === "none" ? [column.name] : now === "ascending" ? [`-${column.name}`] : [] });
     if (box.current) box.current.scrollTop = 0;
   };
-  const fits = Math.min(height, 24 * ROW) + HEAD + 2;
+  // A bar to scroll sideways must not cover the last row.
+  const wide = (lefts.at(-1) as number) > size.current.width;
+  const fits = Math.min(height, 24 * ROW) + HEAD + (wide ? 14 : 2);
   return (
     <div class="vgrid" ref={box} role="grid" tabIndex={0} aria-label={name} aria-rowcount={rows + 1}
-      aria-colcount={columns.length} style={{ height: `${fits}px` }} onKeyDown={key}>
+      aria-colcount={columns.length} aria-busy={pages.rowCount === null} style={{ height: `${fits}px` }} onKeyDown={key}>
       <div class="vhead" role="row" aria-rowindex={1} style={{ width: `${lefts.at(-1)}px` }}>
         {columns.slice(from, to).map((column, offset) => (
           <div key={from + offset} role="columnheader" aria-colindex={from + offset + 1} aria-sort={sorted(column)}
@@ -279,10 +291,15 @@ function columnAt(lefts: number[], x: number): number {
 }
 
 /** Columns one beside the other, as wide as their names and first values need. */
-function placeColumns(columns: ResultColumn[], pages: GridPages): Placed {
+function placeColumns(columns: ResultColumn[], pages: GridPages, rows: number): Placed {
   const sample: unknown[][] = [];
   for (let row = 0; row < SAMPLE; row += 1) sample.push(pages.row(row) ?? []);
   const places = columns.map((column, index) => (isFloat(column.type) ? placesOf(sample.map((values) => values[index])) : 0));
+  // Only if all rows are here: otherwise a day may follow.
+  const dates = columns.map((column, index) =>
+    rows > 0 && rows <= PAGE && /^(date|timestamp)/i.test(column.type)
+      ? wholeMonths(column.name, Array.from({ length: rows }, (_, row) => pages.row(row)?.[index] ?? null))
+      : "day");
   const widths = columns.map((column, index) => {
     let longest = Math.max(column.name.length + 2, column.type.length);
     for (const values of sample) if (values.length > 0) longest = Math.max(longest, cell(values[index], column.type, places[index]).length);
@@ -290,7 +307,7 @@ function placeColumns(columns: ResultColumn[], pages: GridPages): Placed {
   });
   const lefts = [0];
   for (const width of widths) lefts.push((lefts.at(-1) as number) + width);
-  return { columns, numeric: columns.map((column) => isNumeric(column.type)), grouped: columns.map((column) => !namesThings(column.name)), places, lefts, widths };
+  return { columns, numeric: columns.map((column) => isNumeric(column.type)), grouped: columns.map((column) => !namesThings(column.name)), places, dates, lefts, widths };
 }
 
 function Filter({ columns, onAdd }: { columns: ResultColumn[]; onAdd: (condition: string) => void }) {
@@ -300,6 +317,8 @@ function Filter({ columns, onAdd }: { columns: ResultColumn[]; onAdd: (condition
     const operator = String(form.get("operator"));
     const value = operator.endsWith("null") ? "" : String(form.get("value"));
     onAdd(`${String(form.get("column"))}:${operator}:${value}`);
+    const box = (event.currentTarget as HTMLFormElement).elements.namedItem("value");
+    if (box instanceof HTMLInputElement) box.value = "";
   };
   return (
     <form class="acts filter" onSubmit={add}>

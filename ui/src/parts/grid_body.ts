@@ -1,6 +1,6 @@
 // The cells of a grid in the document.
 
-import { cell } from "../format";
+import { cell, monthOf } from "../format";
 import type { ResultColumn } from "../types";
 import { type Slot, Slots } from "./slots";
 
@@ -12,6 +12,8 @@ export interface Placed {
   grouped: boolean[];
   /** Places after the point that the fractions of each column are padded to. */
   places: number[];
+  /** How the dates of each column are written. */
+  dates: ("day" | "month" | "year")[];
   lefts: number[];
   widths: number[];
 }
@@ -81,7 +83,7 @@ function fill(slot: CellSlot, column: number, values: unknown[] | null, part: Pa
   const value = values === null ? LOADING : values[column];
   if (moved || slot.value !== value) {
     slot.value = value;
-    slot.text.data = value === LOADING ? "…" : cell(value, (placed.columns[column] as ResultColumn).type, placed.places[column], placed.grouped[column]);
+    slot.text.data = value === LOADING ? "…" : monthOf(cell(value, (placed.columns[column] as ResultColumn).type, placed.places[column], placed.grouped[column]), value === null ? "day" : (placed.dates[column] ?? "day"));
   }
   const here = selected[0] === row && selected[1] === column;
   const look = `c${placed.numeric[column] ? " n" : ""}${value === null || value === undefined ? " null" : ""}${here ? " sel" : ""}`;

@@ -25,11 +25,17 @@ export class GridPages {
     private readonly path: string,
     private readonly view: View,
     private readonly onChange: (error?: unknown) => void,
+    /** The rows in the order before, which are shown until the first new ones are here. */
+    private before: GridPages | null = null,
   ) {}
 
   row(index: number): unknown[] | null {
     const page = this.pages.get(Math.floor(index / PAGE));
-    return page?.rows[index % PAGE] ?? null;
+    return page?.rows[index % PAGE] ?? this.before?.row(index) ?? null;
+  }
+
+  get countBefore(): number | null {
+    return this.before === null ? null : (this.before.rowCount ?? this.before.countBefore);
   }
 
   /** Load the pages of these rows. While a person scrolls fast, only the newest place is loaded next. */
@@ -74,6 +80,7 @@ export class GridPages {
     try {
       const rows = await this.read(`${address}${separator}limit=${PAGE}&offset=`, page * PAGE, request.signal);
       this.rowCount = rows.row_count;
+      this.before = null;
       this.pages.set(page, rows);
       const oldest = this.pages.keys().next().value;
       if (this.pages.size > KEPT && oldest !== undefined) this.pages.delete(oldest);
@@ -83,6 +90,7 @@ export class GridPages {
       this.asked.delete(page);
       if (request.signal.aborted) return;
       this.failed.add(page);
+      this.before = null;
       this.onChange(error);
     }
     this.loadWanted();

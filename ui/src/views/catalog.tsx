@@ -102,13 +102,14 @@ function SourcePage({ dataset, profile, removable, onMade }: { dataset: string; 
   const stored = useLoaded((abort) => call<Listing<StoredCatalog>>("GET", `/catalogs?dataset=${encodeURIComponent(dataset)}&limit=100`, undefined, abort), [dataset]);
   const latest = stored.data?.items[0]?.name ?? null;
   const detail = useLoaded(async (abort) => (latest ? await call<StoredCatalog>("GET", `/catalogs/${encodeURIComponent(dataset)}/latest`, undefined, abort) : null), [dataset, latest]);
+  const [made, setMade] = useState(false);
   const open = (detail.data?.changes ?? []).filter((change) => change.status === "new" || change.status === "open");
   return (
     <>
       <h1>{dataset}</h1>
-      <p class="lead">{counted(tables.length, "table")}, {counted(rows, "row")}. {detail.data ? (open.length ? `${counted(open.length, "change")} since the last catalog.` : "Nothing changed since the last catalog.") : "No catalog is stored yet."}</p>
+      <p class="lead">{counted(tables.length, "table")}, {counted(rows, "row")}. {detail.data ? (open.length ? `${counted(open.length, "change")} since the last catalog.` : "Nothing changed since the last catalog.") : latest || made ? "Reading its catalog." : stored.data ? "No catalog is stored yet." : ""}</p>
       <div class="acts">
-        {may("analyst") && <MakeCatalog key={dataset} dataset={dataset} onMade={() => { stored.reload(); detail.reload(); onMade(); }} />}
+        {may("analyst") && <MakeCatalog key={dataset} dataset={dataset} again={latest !== null} onMade={() => { setMade(true); stored.reload(); detail.reload(); onMade(); }} />}
         <a class="button" href={link("ask", { dataset })}>Ask {dataset}</a>
         {latest && <a class="button" target="_blank" rel="noopener" href={`/api/catalogs/${encodeURIComponent(dataset)}/${encodeURIComponent(latest)}/catalog.html`}>Open the catalog page</a>}
         {removable && may("analyst") && <RemoveData key={dataset} dataset={dataset} />}
@@ -160,7 +161,7 @@ function SourcePage({ dataset, profile, removable, onMade }: { dataset: string; 
   );
 }
 
-function MakeCatalog({ dataset, onMade }: { dataset: string; onMade: () => void }) {
+function MakeCatalog({ dataset, again, onMade }: { dataset: string; again: boolean; onMade: () => void }) {
   const [runId, setRunId] = useState<string | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const live = useRun(runId);
@@ -181,7 +182,7 @@ function MakeCatalog({ dataset, onMade }: { dataset: string; onMade: () => void 
     <>
       {working
         ? <span class="button" role="status"><span class="st run">Making the catalog</span></span>
-        : <button type="button" class="do" onClick={() => void make()}>{status === "succeeded" ? "Make another catalog" : "Make a catalog"}</button>}
+        : <button type="button" class="do" onClick={() => void make()}>{again || status === "succeeded" ? "Make another catalog" : "Make a catalog"}</button>}
       {runId && <a href={link("runs", runId)}>{status === "succeeded" ? "It is made: its run" : "See the run"}</a>}
       {error && <Failure error={error} />}
       {status === "failed" && <Failure error={new ApiError(live.run?.error ?? { detail: "The catalog could not be made." }, 0)} />}
@@ -266,6 +267,7 @@ function ColumnCard({ dataset, table, column, onSaved }: { dataset: string; tabl
   const rows = column.rows ?? 0;
   const nulls = column.nulls ?? 0;
   const values = column.top ?? [];
+  const more = (column.distinct ?? 0) - values.length;
   return (
     <details class="column">
       <summary>
@@ -287,10 +289,11 @@ function ColumnCard({ dataset, table, column, onSaved }: { dataset: string; tabl
       {values.length > 0 && (
         <div class="bars narrow">
           {values.map((value) => (
-            <Frequent key={String(value.value)} label={valueText(value.value)} share={value.share} count={value.count} />
+            <Frequent key={String(value.value)} label={valueText(value.value)} share={value.count / Math.max(1, ...values.map((other) => other.count))} count={value.count} />
           ))}
         </div>
       )}
+      {values.length > 0 && more > 0 && <p class="note">{counted(more, "more value")}, each as frequent as the last one or less.</p>}
     </details>
   );
 }

@@ -65,7 +65,7 @@ export function StatusSections() {
       {status.errors.length > 0 && (
         <section class="sect">
           <h2>What failed last</h2>
-          <table>
+          <table class="failures">
             <tbody>{status.errors.map((error) => (
               <tr key={`${error.what}${error.at}`}><td class="soft">{moment(error.at)}</td><td><What text={error.what} /></td><td>{error.error}</td></tr>
             ))}</tbody>

@@ -30,7 +30,7 @@ from etude.result import Result
 
 FENCE = 3.0
 """Interquartile ranges between a quartile and its fence."""
-LISTED = 20
+LISTED = 40
 """If a column has at most this many distinct numbers or dates, all are kept."""
 _NEWEST = 50
 

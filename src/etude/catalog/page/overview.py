@@ -50,7 +50,7 @@ def _list(context: PageContext, tables: Sequence[TableProfile], label: str) -> M
     history = bool(context.history) and any(render_row_counts(context, t) for t in tables)
     heads = [("Table", "text"), ("Rows", "number"), ("Columns", "number")]
     if _has_sizes(context):
-        heads.append(("Size", "number"))
+        heads.append(("Stored size", "number"))
     heads.append(("Newest", "text"))
     if context.changes:
         heads.append(("Changes", "number"))

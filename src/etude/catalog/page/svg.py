@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from etude.catalog.measure.axis import axis_position
+from etude.catalog.measure.distribution import LISTED
 from etude.catalog.model import DATED, ColumnProfile
 from etude.catalog.page.markup import Markup, fill_template, join_markup
 
 WIDTH, HEIGHT = 120, 24
 BINS = 24
+FINEST = 1_000_000
+"""Parts of 1 that differences between fractions are counted in."""
 FAR = 5.0
 """If two medians differ by more than this factor, their distributions are drawn on a logarithmic axis."""
 NEIGHBOURS = 9
@@ -47,13 +50,39 @@ def _is_dated_text(column: ColumnProfile) -> bool:
     return column.family == "text" and len(column.quantiles) == 21
 
 
-def _edges(low: float, high: float, whole: bool) -> list[float]:
-    """Return the edges of bins of equal width; for whole numbers each bin holds the same number of them."""
-    if whole:
-        width = max(1, math.ceil((high - low + 1) / BINS))
-        count = max(1, math.ceil((high - low + 1) / width))
-        return [low - 0.5 + width * i for i in range(count + 1)]
-    return [low + (high - low) * i / BINS for i in range(BINS + 1)]
+def _step(*columns: ColumnProfile) -> float | None:
+    """Return the distance of which the differences between values of number columns are multiples, as far as known."""
+    if any(c.family not in ("integer", "float", "decimal") for c in columns):
+        return None
+    if all(c.family == "integer" for c in columns):
+        return 1.0
+    known: set[int] = set()
+    for column in columns:
+        listed = column.histogram is not None and column.histogram.kind == "values"
+        for value in column.histogram.edges if listed and column.histogram else column.quantiles:
+            place = axis_position(value)
+            if place is None or abs(place) > 1e9:
+                return None
+            known.add(round(place * FINEST))
+    shared = math.gcd(*(v - min(known) for v in known))
+    return shared / FINEST or None
+
+
+def _edges(low: float, high: float, step: float | None = None, most: int = BINS) -> list[float]:
+    """Return the edges of bins of equal width. With a step, each bin holds the same number of possible values."""
+    if step is None:
+        return [low + (high - low) * i / BINS for i in range(BINS + 1)]
+    values = round((high - low) / step) + 1
+    per_bin = max(1, math.ceil(values / most))
+    return [low + step * (per_bin * i - 0.5) for i in range(math.ceil(values / per_bin) + 1)]
+
+
+def _widened(low: float, high: float, step: float | None, origin: float) -> tuple[float, float]:
+    """Return the range, widened to values that are whole steps from a value."""
+    if step is None:
+        return low, high
+    down, up = math.floor((low - origin) / step + 1e-9), math.ceil((high - origin) / step - 1e-9)
+    return origin + down * step, origin + up * step
 
 
 def _binned(column: ColumnProfile, places: Sequence[float], edges: Sequence[float]) -> list[float]:
@@ -86,8 +115,9 @@ def _heights(column: ColumnProfile, places: Sequence[float]) -> tuple[list[float
         high, cut_high = places[19] + 0.25 * middle, True
     if not math.isfinite(high - low) or high <= low:
         return [], False, False
-    whole = column.family == "integer"
-    edges = _edges(math.floor(low) if whole else low, math.ceil(high) if whole else high, whole)
+    step = _step(column)
+    listed = column.histogram is not None and column.histogram.kind == "values"
+    edges = _edges(*_widened(low, high, step, places[0]), step, LISTED if listed else BINS)
     return _binned(column, places, edges), cut_low, cut_high
 
 
@@ -122,16 +152,16 @@ def draw_before_after(before: ColumnProfile, after: ColumnProfile) -> Markup:
     was, now = quantiles_on_axis(before), quantiles_on_axis(after)
     if not was or not now:
         return Markup("")
-    whole = before.family == after.family == "integer"
+    step = _step(before, after)
     if min(was[0], now[0]) > 0 and not FAR > was[10] / now[10] > 1 / FAR and before.family not in DATED:
         # On a plain axis the smaller of the two would be one bar at the edge.
-        was, now, whole = [math.log(v) for v in was], [math.log(v) for v in now], False
+        was, now, step = [math.log(v) for v in was], [math.log(v) for v in now], None
     low, high = min(was[1], now[1]), max(was[19], now[19])
     margin = 0.1 * (high - low)
     low, high = max(min(was[0], now[0]), low - margin), min(max(was[20], now[20]), high + margin)
     if not math.isfinite(high - low) or high <= low:
         return Markup("")
-    edges = _edges(math.floor(low) if whole else low, math.ceil(high) if whole else high, whole)
+    edges = _edges(*_widened(low, high, step, was[0]), step)
     first, second = _binned(before, was, edges), _binned(after, now, edges)
     top = max(*first, *second) or 1.0
     return fill_template(

@@ -51,7 +51,7 @@ def _table_facts(context: PageContext, table: TableProfile) -> Markup:
         )
     facts.append(fill_template("<b>{n}</b> columns", n=len(table.columns)))
     if table.bytes is not None:
-        facts.append(fill_template("<b>{size}</b>", size=format_bytes(table.bytes)))
+        facts.append(fill_template("<b>{size}</b> stored", size=format_bytes(table.bytes)))
     if table.freshness is not None:
         badge = render_freshness(context.profile, table.freshness)
         facts.append(fill_template("newest {column} {badge}", column=table.freshness.column, badge=badge))

@@ -34,11 +34,13 @@ interface PaneProps {
   onFigure: (figure: Figure | null) => void;
   /** The question of the result, if it is not the last one of the conversation. */
   of?: string | null;
+  /** Shows the result of the last question again, if another was chosen. */
+  onLatest?: (() => void) | null;
   /** Shows the result of an earlier question, if there is one and this question has none. */
   onEarlier?: (() => void) | null;
 }
 
-export function ResultPane({ run, figure, onFigure, of = null, onEarlier = null }: PaneProps) {
+export function ResultPane({ run, figure, onFigure, of = null, onLatest = null, onEarlier = null }: PaneProps) {
   const [tab, setTab] = useState(0);
   const [cell, setCell] = useState<Cell | null>(null);
   if (!run) return <section class="pane" aria-label="Result"><p class="note empty">The result of an answer appears here.</p></section>;
@@ -60,7 +62,7 @@ export function ResultPane({ run, figure, onFigure, of = null, onEarlier = null 
           Details
         </button>
       </div>
-      {of && chosen !== details && <p class="note of clip">of the question <i>{of}</i></p>}
+      {of && chosen !== details && <p class="note of"><span class="clip">of the question <i>{of}</i></span>{onLatest && <button type="button" class="link" onClick={onLatest}>Show the latest</button>}</p>}
       {figure && <FigureOrigin run={run} figure={figure} onClose={() => onFigure(null)} />}
       {cell && shown && !figure && <CellOrigin run={run} shown={shown} cell={cell} onClose={() => setCell(null)} />}
       {shown && (

@@ -10,13 +10,15 @@ import type { Run, Step } from "../../types";
 const [FIRST, LAST] = [20, 20];
 
 export function Steps({ run, onEdit }: { run: Run; onEdit?: (step: Step) => void }) {
-  const shown = run.steps.filter((step) => step.kind !== "model" || step.outcome !== "ok" || step.ended_at === null);
+  // A turn of the model that ended the run says nothing that the outcome of the run does not say.
+  const said = (step: Step) => step.error !== null && step.error?.detail === run.error?.detail;
+  const shown = run.steps.filter((step) => step.kind !== "model" || step.ended_at === null || (step.outcome !== "ok" && !said(step)));
   const parents = new Set(shown.filter((step) => step.kind !== "model").map((step) => step.parent));
   const calls = shown.filter((step) => !parents.has(step.id));
   const [all, setAll] = useState(false);
   if (calls.length === 0) return null;
   const hidden = all ? 0 : Math.max(0, calls.length - FIRST - LAST);
-  const line = (step: Step) => <StepLine key={step.id} step={step} onEdit={onEdit} />;
+  const line = (step: Step) => <StepLine key={step.id} step={step} onEdit={onEdit} saidBelow={said(step)} />;
   return (
     <div class="steps">
       {calls.slice(0, hidden ? FIRST : calls.length).map(line)}
@@ -26,10 +28,22 @@ export function Steps({ run, onEdit }: { run: Run; onEdit?: (step: Step) => void
   );
 }
 
-export function StepLine({ step, onEdit }: { step: Step; onEdit?: ((step: Step) => void) | undefined }) {
+interface LineProps {
+  step: Step;
+  onEdit?: ((step: Step) => void) | undefined;
+  /** Whether the error of the step is that of the run, which is shown below. */
+  saidBelow?: boolean;
+}
+
+/** What opens a step, by its kind. */
+const OPENS: Partial<Record<Step["kind"], string>> = { sql: "SQL", python: "code" };
+
+export function StepLine({ step, onEdit, saidBelow = false }: LineProps) {
   const running = step.ended_at === null;
   const failed = !running && step.outcome !== "ok";
-  const [open, setOpen] = useState(failed);
+  const [chosen, setOpen] = useState<boolean | null>(null);
+  const open = chosen ?? failed;
+  const opens = OPENS[step.kind];
   const code = step.kind === "sql" || step.kind === "python";
   return (
     <div class={`m step${running ? " run" : failed ? " bad" : ""}`}>
@@ -40,13 +54,13 @@ export function StepLine({ step, onEdit }: { step: Step; onEdit?: ((step: Step) 
           <span class="clip">{gistOf(step)}</span>
           {running && <span class="st run">running</span>}
           <button type="button" class="link" aria-expanded={open} onClick={() => setOpen(!open)}>
-            {open ? "Close" : "Open"}
+            {opens ? `${open ? "Hide" : "Show"} ${opens}` : open ? "Close" : "Open"}
           </button>
         </div>
         {open && (
           <>
             <Code text={step.code || "(nothing)"} language={step.kind === "sql" ? "sql" : step.kind === "python" ? "python" : "json"} />
-            {step.error && <p class="out bad-text">{step.error.detail ?? step.error.title}</p>}
+            {step.error && !saidBelow && <p class="out bad-text">{step.error.detail ?? step.error.title}</p>}
             {step.shown && <pre class="out" tabIndex={0}>{step.shown}</pre>}
             <div class="after">
               <Copy text={step.code}>Copy</Copy>

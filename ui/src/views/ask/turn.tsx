@@ -11,7 +11,7 @@ import { RepeatSign } from "../../parts/sign";
 import { Words } from "../../parts/words";
 import { link } from "../../router";
 import type { LiveRun } from "../../events/use_run";
-import { ENDED, type Figure, type Run, type Step } from "../../types";
+import { ENDED, type Figure, type Problem, type Run, type Step } from "../../types";
 import { Steps } from "./steps";
 
 interface Props {
@@ -22,12 +22,27 @@ interface Props {
   onFresh: (run: Run) => void;
   onEdit: (step: Step) => void;
   onBranch: () => void;
+  /** Asks a question that etude suggests. */
+  onAsk?: ((text: string) => void) | undefined;
+  /** Shows the results of this turn beside the conversation; without it they are elsewhere. */
+  onShow?: ((run: Run, opened: boolean) => void) | undefined;
+  /** Whether these results are shown now. */
+  shown?: boolean;
+  /** A chart below the answer, where there is no room beside it. */
+  children?: preact.ComponentChildren;
 }
 
-export function Turn({ question, at, live, onFigure, onFresh, onEdit, onBranch }: Props) {
+export function Turn({ question, at, live, onFigure, onFresh, onEdit, onBranch, onAsk, onShow, shown = false, children }: Props) {
   const { run, writing } = live;
+  const show = run && onShow && ENDED.has(run.status) ? (opened: boolean) => onShow(run, opened) : null;
+  // The button below the answer does the same for the keyboard.
+  const click = (event: MouseEvent) => {
+    const part = event.target instanceof Element ? event.target : null;
+    const opens = part?.closest(".sum button") != null;
+    if (show && !shown && (opens || (!part?.closest("a, button, input, form, .chart, pre") && !getSelection()?.toString()))) show(false);
+  };
   return (
-    <article class="turn">
+    <article class={`turn${shown ? " shown" : ""}${show ? " shows" : ""}`} data-run={run?.id} aria-current={shown ? "true" : undefined} onClick={click}>
       <div class="m">
         <span class="t">{clock(at)}</span>
         <h2 class="q">{question}</h2>
@@ -36,13 +51,14 @@ export function Turn({ question, at, live, onFigure, onFresh, onEdit, onBranch }
       {!run && !live.error && <Indented><Waiting for="Reading the run" /></Indented>}
       {run && (
         <>
-          {!isReplay(run) && <Steps run={run} onEdit={onEdit} />}
+          <Steps run={run} onEdit={onEdit} />
           {run.guidance.filter((guidance) => guidance.by === "user").map((guidance, index) => (
             <Indented key={index}><p class="note">You added: {guidance.text}</p></Indented>
           ))}
           <Indented>
-            <Outcome run={run} writing={writing} onFigure={(figure) => onFigure(run, figure)} />
-            {ENDED.has(run.status) && <After run={run} onFresh={() => onFresh(run)} onBranch={onBranch} />}
+            <Outcome run={run} writing={writing} onFigure={(figure) => onFigure(run, figure)} onAsk={onAsk} />
+            {children}
+            {ENDED.has(run.status) && <After run={run} onFresh={() => onFresh(run)} onBranch={onBranch} onShow={show && (() => show(true))} shown={shown} />}
           </Indented>
         </>
       )}
@@ -63,8 +79,16 @@ export function isReplay(run: Run): boolean {
   return run.replay?.level === "replay" || run.replay?.level === "repair";
 }
 
-function Outcome({ run, writing, onFigure }: { run: Run; writing: string; onFigure: (figure: Figure) => void }) {
+interface OutcomeProps {
+  run: Run;
+  writing: string;
+  onFigure: (figure: Figure) => void;
+  onAsk: ((text: string) => void) | undefined;
+}
+
+function Outcome({ run, writing, onFigure, onAsk }: OutcomeProps) {
   if (run.status === "waiting") return <QuestionBack run={run} />;
+  if (run.status === "failed" && run.error?.code === "not_understood") return <NotUnderstood problem={run.error} onAsk={onAsk} />;
   if (run.status === "failed")
     return <Failure error={new ApiError(run.error ?? { detail: "The run failed." }, 0)} />;
   if (run.status === "cancelled") return <p class="line-note">Stopped by you. What was computed until then is kept in the run.</p>;
@@ -81,6 +105,27 @@ function Outcome({ run, writing, onFigure }: { run: Run; writing: string; onFigu
       )}
       {run.notes.map((note) => <p class="note" key={note}><Words text={note} /></p>)}
     </>
+  );
+}
+
+/** A question that was not understood, with questions that work: a click asks one. */
+function NotUnderstood({ problem, onAsk }: { problem: Problem; onAsk: ((text: string) => void) | undefined }) {
+  const suggestions = problem.suggestions ?? [];
+  return (
+    <div class="unclear" role="alert">
+      <p class="says2"><Words text={problem.detail ?? "The question is not clear."} /></p>
+      {suggestions.length === 0 && problem.hint && <p><Words text={problem.hint} /></p>}
+      {suggestions.length > 0 && (
+        <>
+          <p>Try one of these:</p>
+          <ul class="tries" aria-label="Questions to try">
+            {suggestions.map((text) => (
+              <li key={text}>{onAsk && may("analyst") ? <button type="button" onClick={() => onAsk(text)}>{text}</button> : text}</li>
+            ))}
+          </ul>
+        </>
+      )}
+    </div>
   );
 }
 
@@ -148,7 +193,15 @@ function QuestionBack({ run }: { run: Run }) {
   );
 }
 
-function After({ run, onFresh, onBranch }: { run: Run; onFresh: () => void; onBranch: () => void }) {
+interface AfterProps {
+  run: Run;
+  onFresh: () => void;
+  onBranch: () => void;
+  onShow: (() => void) | null;
+  shown: boolean;
+}
+
+function After({ run, onFresh, onBranch, onShow, shown }: AfterProps) {
   const used = run.usage.tokens_in + run.usage.tokens_out;
   const took = run.ended_at ? Date.parse(run.ended_at) - Date.parse(run.created_at) : 0;
   const again = isReplay(run) ? "Ask afresh" : "Ask again";
@@ -156,6 +209,11 @@ function After({ run, onFresh, onBranch }: { run: Run; onFresh: () => void; onBr
   return (
     <>
       <div class="after">
+        {onShow && run.result && (
+          <button type="button" class="link show" aria-pressed={shown} title={shown ? "This result is shown" : "Show this result"} onClick={onShow}>
+            {run.chart ? "Chart and " : ""}{counted(run.result.row_count, "row")}
+          </button>
+        )}
         <a class="link" href={link("runs", run.id)}>Run</a>
         <a class="link" href={link("runs", run.id, { view: "script" })}>Script</a>
         {may("analyst") && <button type="button" class="link" onClick={onFresh}>{again}</button>}

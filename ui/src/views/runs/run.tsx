@@ -4,13 +4,14 @@ import { useState } from "preact/hooks";
 import { call, may, text } from "../../api";
 import { useRun } from "../../events/use_run";
 import { count, duration, moment } from "../../format";
+import { Chart } from "../../parts/chart";
 import { Code } from "../../parts/code";
 import { Copy, CopyRequest } from "../../parts/copy";
 import { Failure, useLoaded, Waiting } from "../../parts/loading";
 import { RunState } from "../../parts/state";
 import { go, link } from "../../router";
 import { ENDED, type Figure, type Replay, type Run } from "../../types";
-import { ResultPane } from "../ask/result_pane";
+import { ResultPane, resultsOf } from "../ask/result_pane";
 import { Turn } from "../ask/turn";
 import { Compare } from "./compare";
 import { Log, useEntries } from "./log";
@@ -29,6 +30,7 @@ export function RunDetail({ runId, view, other }: { runId: string; view: string 
   const replaying = useReplay(run);
   if (live.error) return <main class="detail" id="content"><h1 class="away">Run</h1><Failure error={live.error} again={live.reload} /></main>;
   if (!run) return <main class="detail" id="content"><h1 class="away">Run</h1><Waiting for="Reading the run" /></main>;
+  const first = resultsOf(run)[0];
   return (
     <main class="detail" id="content" tabIndex={-1}>
       <div class="facts"><RunState status={run.status} /><span class="mono">{run.id}</span><span>{moment(run.created_at)}</span></div>
@@ -44,9 +46,11 @@ export function RunDetail({ runId, view, other }: { runId: string; view: string 
       </div>
       <ProofReport run={run} replaying={replaying} />
       {shown === "answer" && (
-        <Turn question={run.text} at={run.created_at} live={live} onFresh={(again) => void askAgain(again)}
+        <Turn question={run.text} at={run.created_at} live={live} onFresh={(again) => void askAgain(again)} onAsk={(text) => go(link("ask", { q: text, dataset: run.source }))}
           onEdit={(step) => go(link("ask", { q: `${step.kind === "python" ? "PYTHON" : "SQL"}: ${step.code}`, dataset: step.source }))} onBranch={() => run.thread_id && go(link("ask", run.thread_id))}
-          onFigure={(_run, found) => { setFigure(found); go(link("runs", run.id, { view: "result" })); }} />
+          onFigure={(_run, found) => { setFigure(found); go(link("runs", run.id, { view: "result" })); }}>
+          {run.chart && first && <Chart spec={run.chart} info={first.info} path={first.path} />}
+        </Turn>
       )}
       {shown === "timeline" && <Timeline run={run} />}
       {shown === "log" && <Log entries={entries} />}
@@ -89,7 +93,7 @@ function Facts({ run }: { run: Run }) {
       <span><b>{count(tokens)}</b> tokens</span>
       {run.usage.cost_usd > 0 && <span>cost <b>${run.usage.cost_usd.toFixed(4)}</b></span>}
       {run.replay && <span><b>{ANSWERED[run.replay.level]}</b>{run.replay.tokens_saved ? `, saved ${count(run.replay.tokens_saved)} tokens` : ""}{run.replay.reason ? `: ${run.replay.reason}` : ""}</span>}
-      {run.thread_id && <a href={link("ask", run.thread_id)}>its conversation</a>}
+      {run.thread_id && <a href={link("ask", run.thread_id, { turn: run.id })}>its conversation</a>}
     </div>
   );
 }
