@@ -81,7 +81,7 @@ def test_the_plan_survives_json(shop: Vocabulary) -> None:
 def test_the_reading_says_what_was_understood(shop: Vocabulary) -> None:
     found = read("What is the total amount per month for customers in Germany in 2025?", shop)
     assert found.reading == (
-        "Sum `orders.amount` per `month`, where `customers.country` is `DE`, where `orders.ordered` is in 2025, "
+        "Total `orders.amount` per `month`, where `customers.country` is `DE`, where `orders.ordered` is in 2025, "
         "lowest `month` first."
     )
     assert 0.5 < found.confidence < 1
@@ -157,7 +157,10 @@ def test_names_that_differ_only_in_blanks_are_told(shop: Vocabulary, ask: Ask) -
 def test_the_highest_of_many_is_asked_back(shop: Vocabulary, ask: Ask) -> None:
     found = understand("Which product has the highest quantity?", shop, today=TODAY)
     assert isinstance(found, Clarification)
-    assert [c.label for c in found.choices] == ["the sum of `quantity` for each", "the highest `quantity` of each"]
+    assert [c.label for c in found.choices] == [
+        "the total `quantity` of each",
+        "the highest single `quantity` of each",
+    ]
     for choice, fold in (("1", "sum"), ("the highest", "max")):
         taken = take_choice(found, choice)
         assert isinstance(taken, Understanding)

@@ -10,7 +10,7 @@ from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref
 from etude.offline.joins import find_join_paths, join_hops, path_leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
 from etude.offline.operator_words import OPERATORS
-from etude.offline.part_references import ADDING, connect_parts
+from etude.offline.part_references import ADDING, LEVELS, adds_up, connect_parts, is_repeated
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Condition, Direction, Fn, Measure, Name, Question, Rank, Threshold
 from etude.offline.ratios import Ratios
@@ -21,6 +21,7 @@ from etude.offline.resolve import (
     Unresolved,
     is_numeric,
     is_period,
+    is_rate,
     listed_words,
     sorts_as_numbers,
 )
@@ -82,7 +83,7 @@ MOST_COLUMNS = 12
 """At most this many columns show a row that has no name."""
 SALES = "!sales"
 """Stands for what is sold, among the attributes that an adjective implies."""
-TAKE_SUM, TAKE_BEST = ("the sum", ""), ("the best", "")
+TAKE_SUM, TAKE_BEST, TAKE_AVERAGE = ("the sum", ""), ("the best", ""), ("the average", "")
 """Choices of a question back, in the form of a table and a column that were chosen."""
 _LONGEST = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
 """At most this many days lie between the starts of two adjacent periods."""
@@ -148,8 +149,11 @@ class _Builder(Ratios):
     def _take_fold(self) -> None:
         """Apply the choice between the sum and the highest of several numbers that each row of the subject has."""
         rank = self.question.rank
-        fn: Fn | None = "sum" if TAKE_SUM in self.prefer else "max" if TAKE_BEST in self.prefer else None
-        if rank is None or fn is None or isinstance(rank.by, Measure):
+        folds: dict[tuple[str, str], Fn] = {TAKE_SUM: "sum", TAKE_BEST: "max", TAKE_AVERAGE: "avg"}
+        fn = next((fn for choice, fn in folds.items() if choice in self.prefer), None)
+        if rank is None:
+            self._take_fold_of_groups()
+        if rank is None or fn is None or (isinstance(rank.by, Measure) and not self._measured(rank.by).raw):
             return
         column = self._rank_column(rank, self.vocabulary.table(self.resolver.anchor))
         if fn == "max" and not _descends(rank, column):
@@ -158,16 +162,42 @@ class _Builder(Ratios):
         direction: Direction = "desc" if _descends(rank, column) else "asc"
         self.question = replace(self.question, rank=replace(rank, by=by, direction=direction))
 
+    def _take_fold_of_groups(self) -> None:
+        """Apply the choice between the total and the average of the numbers in each group."""
+        fn: Fn | None = "sum" if TAKE_SUM in self.prefer else "avg" if TAKE_AVERAGE in self.prefer else None
+        (part, *others) = self.question.requested or (None,)
+        if fn is None or others or not isinstance(part, Name):
+            return
+        measure = Measure(fn, part, text=part.text)
+        self.question = replace(self.question, requested=(measure,), asked=(measure,))
+
+    def _ask_fold_of_groups(self, reason: str) -> Unresolved | Ambiguous:
+        """Return the question whether the total or the average of a number is meant, if it asks for one number only."""
+        (part, *others) = self.question.requested or (None,)
+        column = self.resolver.column(part) if isinstance(part, Name) and part.columns and not part.tables else None
+        if others or column is None or not is_numeric(column) or is_rate(column):
+            return Unresolved(reason)
+        choices = (
+            (f"the total `{column.name}` for each", TAKE_SUM),
+            (f"the average `{column.name}` for each", TAKE_AVERAGE),
+        )
+        assert isinstance(part, Name)  # noqa: S101 - for the type checker
+        return Ambiguous(part.text, choices=choices)
+
+    def _shares_rank(self, rank: Rank, column: KnownColumn) -> bool:
+        """Return whether a row of its own cannot be meant: `the class with the most days absent` has many rows."""
+        if not is_numeric(column) or not is_repeated(self.question, self.vocabulary) or self.question.groups:
+            return False
+        most = isinstance(rank.by, Measure)
+        return self.question.top is not None or most or (rank.by is not None and adds_up(column))
+
     def _ask_fold(self, rank: Rank, column: KnownColumn) -> Ambiguous:
         """Return the question whether the sum or the highest of several numbers ranks."""
         best = "highest" if _descends(rank, column) else "lowest"
-        return Ambiguous(
-            rank.text,
-            choices=(
-                (f"the sum of `{column.name}` for each", TAKE_SUM),
-                (f"the {best} `{column.name}` of each", TAKE_BEST),
-            ),
-        )
+        whole = (f"the total `{column.name}` of each", TAKE_SUM)
+        if LEVELS & {*column.words} and not adds_up(column):
+            whole = (f"the average `{column.name}` of each", TAKE_AVERAGE)
+        return Ambiguous(rank.text, choices=(whole, (f"the {best} single `{column.name}` of each", TAKE_BEST)))
 
     def _check_units(self) -> None:
         """Refuse `in dollars` of a column that does not hold dollars; note it if nothing says so."""
@@ -319,9 +349,7 @@ class _Builder(Ratios):
         tree = self._tree(base)
         grains = [group for group in question.groups if group.name is None]
         if grains and not keys and rank is not None and isinstance(rank.by, Name):
-            raise Unresolved(
-                f"It is not clear whether `{rank.text}` of a {grains[0].grain} is one of them or their sum."
-            )
+            raise self._ask_fold(rank, self._rank_column(rank, self.vocabulary.table(base)))
         for column in [*keys, *hidden]:
             tree.add(column.table)
         for measured in [*measures, *(m for m, _, _ in limits)]:
@@ -642,13 +670,13 @@ class _Builder(Ratios):
         for group in question.groups:
             if group.name is None:
                 noun = question.subject.text if question.subject is not None else "rows"
-                raise Unresolved(f"Say what to compute for each period, such as the number of `{noun}`.")
+                raise self._ask_fold_of_groups(f"Say what to compute for each period, such as the number of `{noun}`.")
             keys = self._columns_of(group.name)[1]
             several = (
                 [c for c in columns if is_numeric(c)] if question.rank is None and not self._keyed_groups() else []
             )
             if several:
-                raise Unresolved(
+                raise self._ask_fold_of_groups(
                     f"There may be several `{several[0].name}` for each; say whether to use their sum or average."
                 )
             columns = [*(key for key in keys if key not in columns), *columns]
@@ -658,6 +686,9 @@ class _Builder(Ratios):
             columns = [*(table.column(name) for name in table.label or table.key), *columns]
         tree = self._tree(base)
         sort, limit = self._sort_rows(table)
+        rank = question.rank if question.ordering is None else None
+        if sort is not None and rank is not None and self._shares_rank(rank, sort[0]):
+            raise self._ask_fold(rank, sort[0])
         explicit = question.listed or not whole
         if sort is not None and not explicit and sort[0] not in columns:
             columns.append(sort[0])

@@ -70,7 +70,7 @@ class Measured:
             return f"correlation of `{self.column.name}` and `{self.until.name}`"
         if self.until is not None:
             return f"{self.fn} of the days from `{self.column.name}` to `{self.until.name}`"
-        words = {"avg": "average", "sum": "sum", "min": "lowest", "max": "highest", "median": "median"}
+        words = {"avg": "average", "sum": "total", "min": "lowest", "max": "highest", "median": "median"}
         words |= {"stddev": "standard deviation of", "quantile": f"{100 * (self.at or 0):g}% quantile of"}
         what = f"`{self.column.table}.{self.column.name}`"
         return f"number of different {what}" if self.fn == "count" else f"{words[self.fn]} {what}"

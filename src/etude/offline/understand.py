@@ -104,7 +104,7 @@ def understand(
     index = phrase_index_of(vocabulary)
     items = read_best_row(name_rows(tag_items(tokens, index, today), vocabulary), tokens, vocabulary)
     items = tag_found_values(items, values) if values else items
-    changed = follow_up(items, tokens, previous.question) if previous is not None else None
+    changed = follow_up(items, tokens, previous.question, vocabulary) if previous is not None else None
     parts = changed if changed is not None else read_question(items)
     found = _settle(question, replace(parts, units=tag_asked_units(tokens, index) or parts.units), vocabulary, items)
     if isinstance(found, Refusal):

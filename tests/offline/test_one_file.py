@@ -1,0 +1,115 @@
+"""Questions about one file as people keep it: values spelled in two ways, missing dates, marks and amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import pytest
+from tests.offline.conftest import Ask
+
+from etude.app import App
+from etude.offline.understand import Clarification, Understanding, take_choice, understand
+from etude.offline.vocabulary import Vocabulary
+from etude.offline.vocabulary_build import build_vocabulary
+from etude.sources.plan.compile import compile_plan
+
+TODAY = date(2026, 1, 15)
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabulary, Ask]]:
+    """A file of one table whose classes and subjects are not always spelled in the same way."""
+    folder = tmp_path_factory.mktemp("school")
+    path = folder / "school.csv"
+    lines = ["Class,Student,Subject,Grade,Days absent,Unit price,Date"]
+    for n in range(120):
+        group = ("5a", "5b", "6a")[n % 3]
+        group = group.upper() if n % 10 == 3 else group
+        subject = ("Maths", "Sport")[n % 2] + (" " if n % 12 == 5 else "")
+        day = "" if n % 40 == 7 else f"2024-{1 + n % 12:02d}-{1 + n % 28:02d}"
+        lines.append(f"{group},Kim{'abcdefghijklmnopqrst'[n % 20]},{subject},{1 + n % 6},{n % 7},{10 + n % 3}.5,{day}")
+    path.write_text("\n".join(lines) + "\n")
+    with App(home=folder / "home", record=False) as app:
+
+        def run(sql: str) -> Rows:
+            return app.sql(str(path), sql).rows()
+
+        yield build_vocabulary(app.catalog(str(path)), run), run
+
+
+def read(question: str, vocabulary: Vocabulary, previous: Understanding | None = None) -> Understanding:
+    found = understand(question, vocabulary, previous=previous, today=TODAY)
+    assert isinstance(found, Understanding), found
+    return found
+
+
+def rows_of(found: Understanding, vocabulary: Vocabulary, ask: Ask) -> Rows:
+    assert vocabulary.catalog is not None
+    return [tuple(row) for row in ask(compile_plan(found.plan, vocabulary.catalog))]
+
+
+@pytest.mark.parametrize(
+    ("question", "sql"),
+    [
+        (
+            "Top 5 students by days absent",
+            'SELECT Student, sum("Days absent") AS s FROM school GROUP BY 1 ORDER BY s DESC, 1 LIMIT 5',
+        ),
+        (
+            "bottom 3 students by days absent",
+            'SELECT Student, sum("Days absent") AS s FROM school GROUP BY 1 ORDER BY s, 1 LIMIT 3',
+        ),
+        (
+            "show me days absent by month",
+            "SELECT date_trunc('month', Date)::DATE AS m, sum(\"Days absent\") FROM school GROUP BY 1 ORDER BY m",
+        ),
+        (
+            "Monthly days absent for Kimd",
+            "SELECT date_trunc('month', Date)::DATE AS m, sum(\"Days absent\") FROM school WHERE Student = 'Kimd' "
+            "GROUP BY 1 ORDER BY m",
+        ),
+    ],
+)
+def test_an_amount_is_added_up_and_never_grouped(question: str, sql: str, school: tuple[Vocabulary, Ask]) -> None:
+    vocabulary, ask = school
+    first = read("total days absent per student", vocabulary)
+    for previous in (None, first):  # a whole question means the same in a conversation
+        found = read(question, vocabulary, previous)
+        assert rows_of(found, vocabulary, ask) == [tuple(row) for row in ask(sql)]
+        assert found.reading.startswith("Total `school.Days absent` per ")
+
+
+def test_another_number_in_a_follow_up_is_measured_too(school: tuple[Vocabulary, Ask]) -> None:
+    vocabulary, _ = school
+    first = read("average grade per student", vocabulary)
+    found = read("what about the unit price?", vocabulary, first)
+    assert found.reading == "Average `school.Unit price` per `school.Student`."
+    assert read("and unit price", vocabulary, first).reading == (
+        "Average `school.Grade` and average `school.Unit price` per `school.Student`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "labels"),
+    [
+        ("grade by student", ["the total `Grade` for each", "the average `Grade` for each"]),
+        ("monthly grade", ["the total `Grade` for each", "the average `Grade` for each"]),
+        ("top 3 students by grade", ["the average `Grade` of each", "the highest single `Grade` of each"]),
+        ("which month had the highest days absent?", None),
+        ("which student has the most days absent?", None),
+    ],
+)
+def test_a_number_with_two_readings_is_asked_back(
+    question: str, labels: list[str] | None, school: tuple[Vocabulary, Ask]
+) -> None:
+    vocabulary, ask = school
+    found = understand(question, vocabulary, today=TODAY)
+    assert isinstance(found, Clarification), found
+    labels = labels or ["the total `Days absent` of each", "the highest single `Days absent` of each"]
+    assert [choice.label for choice in found.choices] == labels
+    for label in labels:
+        meant = take_choice(found, label)
+        assert isinstance(meant, Understanding) and rows_of(meant, vocabulary, ask)
