@@ -113,3 +113,28 @@ def test_a_number_with_two_readings_is_asked_back(
     for label in labels:
         meant = take_choice(found, label)
         assert isinstance(meant, Understanding) and rows_of(meant, vocabulary, ask)
+
+
+@pytest.mark.parametrize(
+    ("question", "sql"),
+    [
+        ("total days absent per class", 'SELECT lower(Class), sum("Days absent") FROM school GROUP BY 1'),
+        ("how many classes are there?", "SELECT count(DISTINCT lower(Class)) FROM school"),
+        ("average grade by subject", "SELECT trim(Subject), avg(Grade) FROM school GROUP BY 1"),
+        (
+            "which class has the highest total days absent?",
+            'SELECT lower(Class), sum("Days absent") AS s FROM school GROUP BY 1 ORDER BY s DESC LIMIT 1',
+        ),
+        ("total days absent for class 5b", "SELECT sum(\"Days absent\") FROM school WHERE lower(Class) = '5b'"),
+        ("list the subjects", "SELECT DISTINCT trim(Subject) FROM school"),
+    ],
+)
+def test_spellings_of_one_value_are_one_in_groups_and_filters(
+    question: str, sql: str, school: tuple[Vocabulary, Ask]
+) -> None:
+    vocabulary, ask = school
+    found = read(question, vocabulary)
+    assert sorted(rows_of(found, vocabulary, ask)) == sorted(tuple(row) for row in ask(sql))
+    if " for class " not in question:
+        (told,) = found.told
+        assert "differ only in case or blanks are counted together: `" in told

@@ -25,6 +25,7 @@ from etude.offline.resolve import (
     listed_words,
     sorts_as_numbers,
 )
+from etude.offline.spellings import fold_spellings
 from etude.offline.units import check_unit, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.vocabulary_names import table_name_without_schema
@@ -58,6 +59,8 @@ class Assembled:
     plan: QueryPlan
     reading: str
     notes: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    """The notes that the answer repeats, because they change what its numbers mean."""
 
 
 def assemble_plan(question: Question, vocabulary: Vocabulary) -> Assembled:
@@ -115,7 +118,9 @@ class _Builder(Ratios):
             plan = self._grouped()
         else:
             plan = self._listing()
-        return Assembled(plan, self._reading(), (*question.notes, *self.notes, *self.resolver.notes))
+        plan, told = fold_spellings(plan, self.vocabulary)
+        notes = (*question.notes, *self.notes, *self.resolver.notes, *told)
+        return Assembled(plan, self._reading(), notes, tuple(told))
 
     def _choose_sales(self) -> None:
         """`the best selling product`: rank by the units sold, or by the amount; by the rows if there is no number."""

@@ -40,6 +40,8 @@ class Understanding:
     """Its measures, groups, conditions and order as typed parts; follow-ups change these."""
     reasons: tuple[str, ...] = ()
     """Words that were not found as written, and how they were read."""
+    told: tuple[str, ...] = ()
+    """Those of the reasons that the answer repeats, because they change what its numbers mean."""
     risks: tuple[str, ...] = ()
     """What may have gone wrong; each was measured to make a wrong answer more, or less, likely."""
 
@@ -147,7 +149,8 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[
     except ValidationError:
         return Refusal(text, "The question asks for more than one query can express.")
     notes = tuple(dict.fromkeys(made.notes))
-    return Understanding(text, made.plan, made.reading, parts, notes, find_risks(items, parts, made.plan, notes))
+    risks = find_risks(items, parts, made.plan, notes)
+    return Understanding(text, made.plan, made.reading, parts, notes, tuple(dict.fromkeys(made.told)), risks)
 
 
 def _check_words(items: Sequence[TaggedItem], made: Assembled, parts: Question, vocabulary: Vocabulary) -> None:
