@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from tests.offline.conftest import Ask
 
 from etude.app import App
+from etude.offline.better import more_is_better
+from etude.offline.result_check import settle_choices_by_result
 from etude.offline.understand import Clarification, Understanding, take_choice, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
@@ -138,3 +141,52 @@ def test_spellings_of_one_value_are_one_in_groups_and_filters(
     if " for class " not in question:
         (told,) = found.told
         assert "differ only in case or blanks are counted together: `" in told
+
+
+@pytest.mark.parametrize(
+    ("question", "labels"),
+    [
+        ("how many rows have a grade worse than 4?", ["`Grade` above 4", "`Grade` below 4"]),
+        (
+            "average grade per student, best first",
+            ["the highest `Grade` is the best", "the lowest `Grade` is the best"],
+        ),
+        ("what is the worst grade?", ["the highest `Grade` is the worst", "the lowest `Grade` is the worst"]),
+    ],
+)
+def test_better_and_worse_are_asked_back_unless_the_column_says_which(
+    question: str, labels: list[str], school: tuple[Vocabulary, Ask]
+) -> None:
+    vocabulary, ask = school
+    found = understand(question, vocabulary, today=TODAY)
+    assert isinstance(found, Clarification), found
+    assert [choice.label for choice in found.choices] == labels
+    first, second = (take_choice(found, label) for label in labels)
+    assert isinstance(first, Understanding) and isinstance(second, Understanding)
+    assert first.plan != second.plan
+    assert settle_choices_by_result(found, ask) is None
+    told = described(vocabulary, "Grade", "1 is best, 6 is worst; a higher number is worse")
+    assert read(question, told).plan == (second if "best" in question else first).plan
+
+
+@pytest.mark.parametrize(
+    ("comment", "more"),
+    [
+        ("1 is best, 6 is worst", False),
+        ("Higher is better.", True),
+        ("lower numbers are better", False),
+        ("from 1 (worst) to 10 (best)", True),
+        ("5 = best", True),
+        ("the mark of the exam", None),
+    ],
+)
+def test_a_description_says_whether_more_is_better(
+    comment: str, more: bool | None, school: tuple[Vocabulary, Ask]
+) -> None:
+    assert more_is_better(described(school[0], "Grade", comment).tables[0].column("Grade")) is more
+
+
+def described(vocabulary: Vocabulary, column: str, comment: str) -> Vocabulary:
+    (table,) = vocabulary.tables
+    columns = tuple(replace(c, comment=comment) if c.name == column else c for c in table.columns)
+    return replace(vocabulary, tables=(replace(table, columns=columns),))

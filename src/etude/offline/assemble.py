@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from etude.offline.better import more_is_better
+from etude.offline.conditions import TAKE_HIGH, TAKE_LOW
 from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref
 from etude.offline.joins import find_join_paths, join_hops, path_leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
@@ -88,6 +90,7 @@ SALES = "!sales"
 """Stands for what is sold, among the attributes that an adjective implies."""
 TAKE_SUM, TAKE_BEST, TAKE_AVERAGE = ("the sum", ""), ("the best", ""), ("the average", "")
 """Choices of a question back, in the form of a table and a column that were chosen."""
+_OPPOSITE: dict[Direction, Direction] = {"asc": "desc", "desc": "asc"}
 _LONGEST = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
 """At most this many days lie between the starts of two adjacent periods."""
 
@@ -98,6 +101,7 @@ class _Builder(Ratios):
     def build(self) -> Assembled:
         self._choose_sales()
         self._take_fold()
+        self._take_better_end()
         question = self.question
         self._check_compounds()
         self._check_verbs()
@@ -150,6 +154,48 @@ class _Builder(Ratios):
             by = Measure("count", Name(rank.text, (Meaning(sold[0].name),)), text=rank.text)
             self.notes.append(f"`{rank.text}` is read as the most `{sold[0].name}`.")
         self.question = replace(self.question, rank=replace(rank, by=by))
+
+    def _take_better_end(self) -> None:
+        """Decide whether the best is the highest or the lowest; ask back if nothing about the column says it."""
+        question = self.question
+        rank, ordering = question.rank, question.ordering
+        first = rank.text.lower().split()[:1] if rank is not None and SALES not in rank.implied else []
+        if rank is not None and first in (["best"], ["worst"]):
+            column = self._rank_column(rank, self.vocabulary.table(self.resolver.anchor))
+            direction = self._better_end(column, first[0], rank.text)
+            turned = (rank.direction == "desc") != _descends(rank, column)
+            rank = replace(rank, direction=_OPPOSITE[direction] if turned else direction)
+        if ordering is not None and ordering.direction in ("best", "worst"):
+            by = ordering.by or next((p for p in question.requested if isinstance(p, Measure)), None)
+            measured = self._measured(by).column if isinstance(by, Measure) else None
+            column = self.resolver.column(by) if isinstance(by, Name) and by.columns else measured
+            if column is None:
+                raise Unresolved(f"It is not clear what `{ordering.direction} first` means here.")
+            way = self._better_end(column, ordering.direction, f"{ordering.direction} first")
+            ordering = replace(ordering, direction=way)
+        requested, asked = ([self._better_measure(p) for p in parts] for parts in (question.requested, question.asked))
+        self.question = replace(question, rank=rank, ordering=ordering, requested=tuple(requested), asked=tuple(asked))
+
+    def _better_measure(self, part: Name | Measure) -> Name | Measure:
+        """`the worst grade`: the highest or the lowest of all."""
+        word = part.text.lower().partition(" ")[0]
+        if not isinstance(part, Measure) or part.fn not in ("min", "max") or word not in ("best", "worst"):
+            return part
+        column = self._measured(part).column
+        if column is None:
+            return part
+        return replace(part, fn="max" if self._better_end(column, word, part.text) == "desc" else "min")
+
+    def _better_end(self, column: KnownColumn, word: str, text: str) -> Direction:
+        more = more_is_better(column)
+        if more is None and TAKE_HIGH not in self.prefer and TAKE_LOW not in self.prefer:
+            choices = (
+                (f"the highest `{column.name}` is the {word}", TAKE_HIGH),
+                (f"the lowest `{column.name}` is the {word}", TAKE_LOW),
+            )
+            raise Ambiguous(text, choices=choices)
+        up = TAKE_HIGH in self.prefer if more is None else more == (word == "best")
+        return "desc" if up else "asc"
 
     def _take_fold(self) -> None:
         """Apply the choice between the sum and the highest of several numbers that each row of the subject has."""
@@ -322,7 +368,7 @@ class _Builder(Ratios):
         after = self._measured(rank.then) if rank and rank.then else None
         ordering = question.ordering
         ordered = self._measured(ordering.by) if ordering and isinstance(ordering.by, Measure) else None
-        limits = [(self._measured(t.measure), t.op, self._limit(t)) for t in question.thresholds]
+        limits = [(self._measured(t.measure), self._limit_op(t), self._limit(t)) for t in question.thresholds]
         measures = list(
             dict.fromkeys(
                 [
@@ -430,6 +476,13 @@ class _Builder(Ratios):
         if hidden or len({key.name.lower() for key in keys}) < len(keys):
             raise Unresolved("It is not clear which one of each group is meant.")
         return tuple(names)
+
+    def _limit_op(self, threshold: Threshold) -> str:
+        """Return the comparison of a threshold; that of `better than` depends on the measured column."""
+        column = self._measured(threshold.measure).column
+        if threshold.op not in ("better", "worse") or column is None:
+            return threshold.op
+        return self._better(column, threshold.op, str(threshold.number), f"{threshold.op} than {threshold.number}")
 
     def _limit(self, threshold: Threshold) -> float | int:
         """Return the number of a threshold as the measured column holds it."""

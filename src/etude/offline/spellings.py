@@ -143,6 +143,6 @@ def _apart(column: KnownColumn) -> list[str]:
         return []
     differ = "differs" if same == 1 else "differ"
     return [
-        f"{same:,} of the {len(column.values):,} values of `{column.name}` {differ} from another only in case or blanks; "
-        "each is counted apart."
+        f"{same:,} of the {len(column.values):,} values of `{column.name}` {differ} from another only in case or "
+        "blanks; each is counted apart."
     ]
