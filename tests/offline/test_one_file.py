@@ -13,7 +13,7 @@ from tests.offline.conftest import Ask
 from etude.app import App
 from etude.offline.better import more_is_better
 from etude.offline.result_check import settle_choices_by_result
-from etude.offline.understand import Clarification, Understanding, take_choice, understand
+from etude.offline.understand import Clarification, Refusal, Understanding, take_choice, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan.compile import compile_plan
@@ -146,7 +146,7 @@ def test_spellings_of_one_value_are_one_in_groups_and_filters(
 @pytest.mark.parametrize(
     ("question", "labels"),
     [
-        ("how many rows have a grade worse than 4?", ["`Grade` above 4", "`Grade` below 4"]),
+        ("total days absent where the grade is worse than 4", ["`Grade` above 4", "`Grade` below 4"]),
         (
             "average grade per student, best first",
             ["the highest `Grade` is the best", "the lowest `Grade` is the best"],
@@ -190,3 +190,35 @@ def described(vocabulary: Vocabulary, column: str, comment: str) -> Vocabulary:
     (table,) = vocabulary.tables
     columns = tuple(replace(c, comment=comment) if c.name == column else c for c in table.columns)
     return replace(vocabulary, tables=(replace(table, columns=columns),))
+
+
+@pytest.mark.parametrize(
+    ("question", "same"),
+    [
+        ("show a bar chart of average grade by month", "average grade by month"),
+        ("plot days absent by month", "days absent by month"),
+        ("total days absent per student as a pie chart", "total days absent per student"),
+        ("line graph of days absent by month", "days absent by month"),
+        ("average garde by student", "average grade by student"),
+        ("top 5 studnets by days absent", "top 5 students by days absent"),
+        ("days absent in March", "total days absent in March 2024"),
+    ],
+)
+def test_words_for_charts_and_slips_change_nothing(question: str, same: str, school: tuple[Vocabulary, Ask]) -> None:
+    found = read(question, school[0])
+    assert found.plan == read(same, school[0]).plan
+
+
+def test_the_answer_repeats_what_was_corrected(school: tuple[Vocabulary, Ask]) -> None:
+    vocabulary, _ = school
+    assert read("average garde by student", vocabulary).told == ("`garde` is read as `school.Grade`.",)
+    assert read("top 5 studnets by days absent", vocabulary).told == ("`studnets` is read as `school.Student`.",)
+    assert read("days absent in March", vocabulary).told == (
+        "`March` is taken as March 2024, the only one in the data.",
+    )
+
+
+def test_a_refusal_names_only_words_of_the_question(school: tuple[Vocabulary, Ask]) -> None:
+    found = understand("Compare 2024 and 2025", school[0], today=TODAY)
+    assert isinstance(found, Refusal)
+    assert found.reason == "It is not clear what `2024` and `2025` mean here."

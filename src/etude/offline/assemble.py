@@ -71,9 +71,15 @@ def assemble_plan(question: Question, vocabulary: Vocabulary) -> Assembled:
     if question.unknown:
         # "How many" alone is clear, as are `average` and 5; they are left over if the word after them is not.
         found = list(dict.fromkeys(question.unknown))
-        words = [word for word in found if not _is_clear(word)] or [w for w in found if w != "how many"] or found
+        words = [word for word in found if not _is_clear(word)] or [w for w in found if not _joins(w)] or found
         raise Unresolved(f"It is not clear what {listed_words(words)} here.")
     return _Builder(question, vocabulary).build()
+
+
+def _joins(word: str) -> bool:
+    """Return whether a word only connects others, so that naming it explains nothing."""
+    known = OPERATORS.get(tuple(word.lower().split()))
+    return word == "how many" or (known is not None and known.tag in "&|p")
 
 
 def _is_clear(word: str) -> bool:

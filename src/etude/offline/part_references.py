@@ -51,12 +51,28 @@ def adds_up(column: KnownColumn) -> bool:
 
 def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
     """Return the question with its parts connected."""
+    question = _undated(question, vocabulary)
     question = _counted_groups(_everything(_only_rows(_described(question, vocabulary), vocabulary)))
     question = replace(question, conditions=tuple(_aligned(condition) for condition in question.conditions))
     question = replace(
         question, requested=_distributed(question.requested, vocabulary), asked=_distributed(question.asked, vocabulary)
     )
     return _summed(_ranked(_unify(_complete(question, vocabulary)), vocabulary), vocabulary)
+
+
+def _undated(question: Question, vocabulary: Vocabulary) -> Question:
+    """`quantity in 2024`: the amount is asked for, it does not say which date is meant."""
+    if question.requested or question.ratio or question.rank:
+        return question
+    for at, condition in enumerate(question.conditions):
+        name = condition.name if condition.kind == "span" else None
+        columns = [vocabulary.table(m.table).column(m.column) for m in name.columns if m.column] if name else []
+        if name is not None and columns and not name.tables and all(adds_up(column) for column in columns):
+            text = condition.span.text if condition.span else condition.text
+            timed = replace(condition, name=None, text=text)
+            conditions = (*question.conditions[:at], timed, *question.conditions[at + 1 :])
+            return replace(question, requested=(name,), asked=(name,), conditions=conditions)
+    return question
 
 
 def _only_rows(question: Question, vocabulary: Vocabulary) -> Question:
@@ -233,7 +249,10 @@ def is_repeated(question: Question, vocabulary: Vocabulary) -> bool:
 
 def _summed(question: Question, vocabulary: Vocabulary) -> Question:
     """`amount per month` is the sum, because amounts add up; `price per month` is refused."""
-    if not question.groups or len(question.requested) != 1 or question.listed or question.ratio or question.rank:
+    timed = any(c.kind == "span" for c in question.conditions) and question.subject is None and not question.ordering
+    if not (question.groups or timed) or len(question.requested) != 1 or question.listed or question.ratio:
+        return question
+    if question.rank or question.distinct:
         return question
     (part,) = question.requested
     if not isinstance(part, Name) or part.tables or not part.columns:

@@ -14,7 +14,8 @@ from etude.offline.best_row import read_best_row
 from etude.offline.confidence import confidence_of, find_risks
 from etude.offline.follow_up import follow_up
 from etude.offline.grammar import read_question
-from etude.offline.phrase_index import Hit, Meaning, phrase_index_of
+from etude.offline.months import add_years
+from etude.offline.phrase_index import SYNONYM, Hit, Meaning, one_slip, phrase_index_of
 from etude.offline.question_parts import Name, Question
 from etude.offline.resolve import Ambiguous, Unresolved, is_numeric, listed_words
 from etude.offline.row_noun import name_rows, names_its_rows
@@ -100,7 +101,7 @@ def understand(
     if len(question) > MAX_CHARS:
         reason = f"The question has {len(question)} characters; the limit is {MAX_CHARS}."
         return Refusal(question, reason, _nearest([], vocabulary))
-    tokens = tokenize(question)
+    tokens, told = add_years(tokenize(question), vocabulary)
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     index = phrase_index_of(vocabulary)
@@ -109,6 +110,8 @@ def understand(
     changed = follow_up(items, tokens, previous.question, vocabulary) if previous is not None else None
     parts = changed if changed is not None else read_question(items)
     found = _settle(question, replace(parts, units=tag_asked_units(tokens, index) or parts.units), vocabulary, items)
+    if isinstance(found, Understanding) and told:
+        return replace(found, reasons=(*found.reasons, *told), told=(*found.told, *told))
     if isinstance(found, Refusal):
         return replace(found, nearest=_nearest(items, vocabulary), unexplained=find_unexplained_words(items))
     return found
@@ -150,7 +153,24 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[
         return Refusal(text, "The question asks for more than one query can express.")
     notes = tuple(dict.fromkeys(made.notes))
     risks = find_risks(items, parts, made.plan, notes)
-    return Understanding(text, made.plan, made.reading, parts, notes, tuple(dict.fromkeys(made.told)), risks)
+    slips = _corrections(items)
+    notes = tuple(dict.fromkeys((*notes, *slips)))
+    told = tuple(dict.fromkeys((*slips, *made.told)))
+    return Understanding(text, made.plan, made.reading, parts, notes, told, risks)
+
+
+def _corrections(items: Sequence[TaggedItem]) -> list[str]:
+    """Return notes on mistyped words that were read as names: `garde` as `Grade`."""
+    found = []
+    for item in items:
+        word = base_form(fold_words(item.text))
+        meaning = item.data.meanings[0] if isinstance(item.data, Name) and item.data.meanings else None
+        if meaning is None or len(word) < 4 or " " in word or meaning.cost < SYNONYM:
+            continue
+        name = meaning.column or meaning.table
+        if any(one_slip(word, base_form(part)) for part in split_identifier(name)):
+            found.append(f"`{item.text}` is read as `{_label(meaning)}`.")
+    return found
 
 
 def _check_words(items: Sequence[TaggedItem], made: Assembled, parts: Question, vocabulary: Vocabulary) -> None:
