@@ -129,6 +129,7 @@ class _Builder(Ratios):
         else:
             plan = self._listing()
         plan, told = fold_spellings(plan, self.vocabulary)
+        told = [*(note for note in self.notes if " is taken as " in note), *told]
         notes = (*question.notes, *self.notes, *self.resolver.notes, *told)
         return Assembled(plan, self._reading(), notes, tuple(told))
 
@@ -936,7 +937,12 @@ class _Builder(Ratios):
                 ]  # fmt: skip
                 chosen = [c for c in fitting if (c.table, c.name) in self.prefer]
                 if len(fitting) == 1 or chosen:
-                    return (chosen or fitting)[0]
+                    column = (chosen or fitting)[0]
+                    if MONEY & {*column.words}:
+                        # Of an order, the price of a piece may not be what makes it expensive.
+                        end = "highest" if rank.direction == "desc" else "lowest"
+                        self.notes.append(f"`{rank.text}` is taken as the {end} `{column.name}`.")
+                    return column
                 if len(fitting) > 1:
                     raise Ambiguous(rank.text, [Meaning(c.table, c.name) for c in fitting])
         if rank.text.lower().startswith(TEMPORAL) and len(dates) == 1:

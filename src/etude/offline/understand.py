@@ -15,6 +15,7 @@ from etude.offline.confidence import confidence_of, find_risks
 from etude.offline.follow_up import follow_up
 from etude.offline.grammar import read_question
 from etude.offline.months import add_years
+from etude.offline.part_references import adds_up
 from etude.offline.phrase_index import SYNONYM, Hit, Meaning, one_slip, phrase_index_of
 from etude.offline.question_parts import Name, Question
 from etude.offline.resolve import Ambiguous, Unresolved, is_numeric, listed_words
@@ -265,6 +266,10 @@ def _offers(table: KnownTable, noun: str, named: frozenset[str]) -> Iterator[tup
     groups = [c for c in groups if c.words[-2:-1] not in (("first",), ("last",))][:1]
     numbers = [c for c in columns if _holds_amounts(c)][:1]
     made = []
+    if groups and numbers and {groups[0].name, numbers[0].name} & named:
+        fold = "total" if adds_up(numbers[0]) else "average"
+        both = f"What is the {fold} {_spelled_words(numbers[0])} for each {' '.join(groups[0].words)}?"
+        made.append((numbers[0] if numbers[0].name in named else groups[0], "measure", both))
     for column in groups:
         words = " ".join(column.words)
         made.append((column, "groups", f"How many {noun} are there for each {words}?"))
