@@ -103,7 +103,7 @@ QUESTIONS: dict[str, str] = {
         "SELECT c.name, c.customer_id FROM orders JOIN customers c USING (customer_id) "
         "GROUP BY ALL HAVING count(*) > 20"
     ),
-    "Which cities do customers in SE live in?": "SELECT DISTINCT city FROM customers WHERE country = 'SE'",
+    "Which cities do customers in SE live in?": "SELECT DISTINCT trim(city) FROM customers WHERE country = 'SE'",
     "What are the categories of products?": "SELECT name, category FROM products",
     "What are the different categories of products?": "SELECT DISTINCT category FROM products",
     # order, top and most
@@ -122,7 +122,7 @@ QUESTIONS: dict[str, str] = {
         "ORDER BY 3 DESC LIMIT 10"
     ),
     "What are the 3 cities with the most customers?": (
-        "SELECT city, count(*) FROM customers GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3"
+        "SELECT trim(city), count(*) FROM customers GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3"
     ),
     "List all products ordered by price from highest to lowest": (
         "SELECT name, product_id, price FROM products ORDER BY price DESC"
@@ -179,7 +179,7 @@ QUESTIONS: dict[str, str] = {
     ),
     "Categories with an average price above 20": ("SELECT category FROM products GROUP BY 1 HAVING avg(price) > 20"),
     "Return the name, city and number of orders of customers in SE": (
-        "SELECT c.name, c.city, count(*) FROM orders JOIN customers c USING (customer_id) WHERE c.country = 'SE' "
+        "SELECT c.name, trim(c.city), count(*) FROM orders JOIN customers c USING (customer_id) WHERE c.country = 'SE' "
         "GROUP BY c.customer_id, c.name, c.city"
     ),
     # change, averages and the best of each

@@ -20,12 +20,20 @@ MEANT = Understanding("?", QueryPlan(source="orders"), "Number of `orders`.", Qu
     ("columns", "rows", "said"),
     [
         (["number_of_orders"], [(3704,)], "Number of orders: 3,704."),
-        (["sum_amount"], [(None,)], "Sum amount: no value."),
+        (["sum_amount"], [(None,)], "Total amount: no value."),
         (["name", "price"], [("Moka Pot", 29.0)], "One row: name Moka Pot, price 29."),
         (["city"], [("Paris",), ("Lyon",)], "2 rows: Paris, Lyon."),
         (["name", "year_made"], [("Moka Pot", 1980)], "One row: name Moka Pot, year made 1980."),
         (["status", "n"], [("open", 3), ("paid", 1000)], "2 rows of status, n. Highest: paid: 1,000; open: 3."),
         (["status", "n"], [("open", 3), ("paid", None)], "2 rows of status, n. First: open: 3; paid: no value."),
+        (["Class", "sum_Days absent"], [("5b", 126)], "Class 5b: 126 days absent in total."),
+        (["product", "avg_price"], [("Moka Pot", 29.5)], "Product Moka Pot: average price 29.5."),
+        (["name"], [("Wolf, Tim",), ("Koch, Mia",)], "2 rows: Wolf, Tim; Koch, Mia."),
+        (
+            ["month", "sum_quantity"],
+            [(date(2024, 11, 1), 540), (date(2024, 12, 1), 36), (None, 2)],
+            "2 months of total quantity; highest November 2024: 540; lowest December 2024: 36; without a date: 2.",
+        ),
         ([], [], "No rows match. Read as: Number of `orders`."),
     ],
 )
@@ -69,3 +77,24 @@ def test_a_long_result_names_the_first_rows_and_how_many_there_are() -> None:
 )
 def test_values_at_a_sensible_precision(value: Any, shown: str) -> None:
     assert phrase_value(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("reading", "table", "said"),
+    [
+        (
+            "Number of `orders`, where `orders.returned` is true.",
+            "orders",
+            "Number of orders where returned is true: 3.",
+        ),
+        (
+            "Number of `school`, where `school.Grade` is missing.",
+            "school",
+            "Number of rows in school where Grade is missing: 3.",
+        ),
+        ("Number of `orders`, where `orders.city` is `A, B`.", "orders", "Number of orders: 3."),
+    ],
+)
+def test_a_single_number_names_its_conditions(reading: str, table: str, said: str) -> None:
+    meant = Understanding("?", QueryPlan(source=table), reading, Question())
+    assert write_sentence(meant, [f"number_of_{table}"], [(3,)], 1) == said

@@ -66,7 +66,6 @@ def test_a_condition_counts_the_rows_that_a_person_would(
         ("How many parcels in 2024 were posted last month?", "`in 2024` and `posted last month`"),
         ("How many unopened parcels are there?", "what `unopened` means"),
         ("What is the discount rate?", "`discount rate`"),
-        ("Which month had the highest amount in 2024?", "`highest amount` of a month"),
     ],
 )
 def test_words_that_change_the_number_are_refused_by_name(

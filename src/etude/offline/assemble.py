@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from etude.offline.better import more_is_better
+from etude.offline.conditions import TAKE_HIGH, TAKE_LOW
 from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref
 from etude.offline.joins import find_join_paths, join_hops, path_leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
 from etude.offline.operator_words import OPERATORS
-from etude.offline.part_references import ADDING, connect_parts
+from etude.offline.part_references import ADDING, LEVELS, adds_up, connect_parts, is_repeated
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Condition, Direction, Fn, Measure, Name, Question, Rank, Threshold
 from etude.offline.ratios import Ratios
@@ -21,9 +23,11 @@ from etude.offline.resolve import (
     Unresolved,
     is_numeric,
     is_period,
+    is_rate,
     listed_words,
     sorts_as_numbers,
 )
+from etude.offline.spellings import fold_spellings
 from etude.offline.units import check_unit, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.vocabulary_names import table_name_without_schema
@@ -57,6 +61,8 @@ class Assembled:
     plan: QueryPlan
     reading: str
     notes: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    """The notes that the answer repeats, because they change what its numbers mean."""
 
 
 def assemble_plan(question: Question, vocabulary: Vocabulary) -> Assembled:
@@ -65,9 +71,15 @@ def assemble_plan(question: Question, vocabulary: Vocabulary) -> Assembled:
     if question.unknown:
         # "How many" alone is clear, as are `average` and 5; they are left over if the word after them is not.
         found = list(dict.fromkeys(question.unknown))
-        words = [word for word in found if not _is_clear(word)] or [w for w in found if w != "how many"] or found
+        words = [word for word in found if not _is_clear(word)] or [w for w in found if not _joins(w)] or found
         raise Unresolved(f"It is not clear what {listed_words(words)} here.")
     return _Builder(question, vocabulary).build()
+
+
+def _joins(word: str) -> bool:
+    """Return whether a word only connects others, so that naming it explains nothing."""
+    known = OPERATORS.get(tuple(word.lower().split()))
+    return word == "how many" or (known is not None and known.tag in "&|p")
 
 
 def _is_clear(word: str) -> bool:
@@ -82,8 +94,9 @@ MOST_COLUMNS = 12
 """At most this many columns show a row that has no name."""
 SALES = "!sales"
 """Stands for what is sold, among the attributes that an adjective implies."""
-TAKE_SUM, TAKE_BEST = ("the sum", ""), ("the best", "")
+TAKE_SUM, TAKE_BEST, TAKE_AVERAGE = ("the sum", ""), ("the best", ""), ("the average", "")
 """Choices of a question back, in the form of a table and a column that were chosen."""
+_OPPOSITE: dict[Direction, Direction] = {"asc": "desc", "desc": "asc"}
 _LONGEST = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
 """At most this many days lie between the starts of two adjacent periods."""
 
@@ -94,6 +107,7 @@ class _Builder(Ratios):
     def build(self) -> Assembled:
         self._choose_sales()
         self._take_fold()
+        self._take_better_end()
         question = self.question
         self._check_compounds()
         self._check_verbs()
@@ -114,7 +128,10 @@ class _Builder(Ratios):
             plan = self._grouped()
         else:
             plan = self._listing()
-        return Assembled(plan, self._reading(), (*question.notes, *self.notes, *self.resolver.notes))
+        plan, told = fold_spellings(plan, self.vocabulary)
+        told = [*(note for note in self.notes if " is taken as " in note), *told]
+        notes = (*question.notes, *self.notes, *self.resolver.notes, *told)
+        return Assembled(plan, self._reading(), notes, tuple(told))
 
     def _choose_sales(self) -> None:
         """`the best selling product`: rank by the units sold, or by the amount; without either, by the rows."""
@@ -145,11 +162,56 @@ class _Builder(Ratios):
             self.notes.append(f"`{rank.text}` is read as the most `{sold[0].name}`.")
         self.question = replace(self.question, rank=replace(rank, by=by))
 
+    def _take_better_end(self) -> None:
+        """Decide whether the best is the highest or the lowest; ask back if nothing about the column says it."""
+        question = self.question
+        rank, ordering = question.rank, question.ordering
+        first = rank.text.lower().split()[:1] if rank is not None and SALES not in rank.implied else []
+        if rank is not None and first in (["best"], ["worst"]):
+            column = self._rank_column(rank, self.vocabulary.table(self.resolver.anchor))
+            direction = self._better_end(column, first[0], rank.text)
+            turned = (rank.direction == "desc") != _descends(rank, column)
+            rank = replace(rank, direction=_OPPOSITE[direction] if turned else direction)
+        if ordering is not None and ordering.direction in ("best", "worst"):
+            by = ordering.by or next((p for p in question.requested if isinstance(p, Measure)), None)
+            measured = self._measured(by).column if isinstance(by, Measure) else None
+            column = self.resolver.column(by) if isinstance(by, Name) and by.columns else measured
+            if column is None:
+                raise Unresolved(f"It is not clear what `{ordering.direction} first` means here.")
+            way = self._better_end(column, ordering.direction, f"{ordering.direction} first")
+            ordering = replace(ordering, direction=way)
+        requested, asked = ([self._better_measure(p) for p in parts] for parts in (question.requested, question.asked))
+        self.question = replace(question, rank=rank, ordering=ordering, requested=tuple(requested), asked=tuple(asked))
+
+    def _better_measure(self, part: Name | Measure) -> Name | Measure:
+        """`the worst grade`: the highest or the lowest of all."""
+        word = part.text.lower().partition(" ")[0]
+        if not isinstance(part, Measure) or part.fn not in ("min", "max") or word not in ("best", "worst"):
+            return part
+        column = self._measured(part).column
+        if column is None:
+            return part
+        return replace(part, fn="max" if self._better_end(column, word, part.text) == "desc" else "min")
+
+    def _better_end(self, column: KnownColumn, word: str, text: str) -> Direction:
+        more = more_is_better(column)
+        if more is None and TAKE_HIGH not in self.prefer and TAKE_LOW not in self.prefer:
+            choices = (
+                (f"the highest `{column.name}` is the {word}", TAKE_HIGH),
+                (f"the lowest `{column.name}` is the {word}", TAKE_LOW),
+            )
+            raise Ambiguous(text, choices=choices)
+        up = TAKE_HIGH in self.prefer if more is None else more == (word == "best")
+        return "desc" if up else "asc"
+
     def _take_fold(self) -> None:
         """Apply the choice between the sum and the highest of several numbers that each row of the subject has."""
         rank = self.question.rank
-        fn: Fn | None = "sum" if TAKE_SUM in self.prefer else "max" if TAKE_BEST in self.prefer else None
-        if rank is None or fn is None or isinstance(rank.by, Measure):
+        folds: dict[tuple[str, str], Fn] = {TAKE_SUM: "sum", TAKE_BEST: "max", TAKE_AVERAGE: "avg"}
+        fn = next((fn for choice, fn in folds.items() if choice in self.prefer), None)
+        if rank is None:
+            self._take_fold_of_groups()
+        if rank is None or fn is None or (isinstance(rank.by, Measure) and not self._measured(rank.by).raw):
             return
         column = self._rank_column(rank, self.vocabulary.table(self.resolver.anchor))
         if fn == "max" and not _descends(rank, column):
@@ -158,16 +220,42 @@ class _Builder(Ratios):
         direction: Direction = "desc" if _descends(rank, column) else "asc"
         self.question = replace(self.question, rank=replace(rank, by=by, direction=direction))
 
+    def _take_fold_of_groups(self) -> None:
+        """Apply the choice between the total and the average of the numbers in each group."""
+        fn: Fn | None = "sum" if TAKE_SUM in self.prefer else "avg" if TAKE_AVERAGE in self.prefer else None
+        (part, *others) = self.question.requested or (None,)
+        if fn is None or others or not isinstance(part, Name):
+            return
+        measure = Measure(fn, part, text=part.text)
+        self.question = replace(self.question, requested=(measure,), asked=(measure,))
+
+    def _ask_fold_of_groups(self, reason: str) -> Unresolved | Ambiguous:
+        """Return the question whether the total or the average of a number is meant, if it asks for one number only."""
+        (part, *others) = self.question.requested or (None,)
+        column = self.resolver.column(part) if isinstance(part, Name) and part.columns and not part.tables else None
+        if others or column is None or not is_numeric(column) or is_rate(column):
+            return Unresolved(reason)
+        choices = (
+            (f"the total `{column.name}` for each", TAKE_SUM),
+            (f"the average `{column.name}` for each", TAKE_AVERAGE),
+        )
+        assert isinstance(part, Name)  # noqa: S101 - for the type checker
+        return Ambiguous(part.text, choices=choices)
+
+    def _shares_rank(self, rank: Rank, column: KnownColumn) -> bool:
+        """Return whether a row of its own cannot be meant: `the class with the most days absent` has many rows."""
+        if not is_numeric(column) or not is_repeated(self.question, self.vocabulary) or self.question.groups:
+            return False
+        most = isinstance(rank.by, Measure)
+        return self.question.top is not None or most or (rank.by is not None and adds_up(column))
+
     def _ask_fold(self, rank: Rank, column: KnownColumn) -> Ambiguous:
         """Return the question whether the sum or the highest of several numbers ranks."""
         best = "highest" if _descends(rank, column) else "lowest"
-        return Ambiguous(
-            rank.text,
-            choices=(
-                (f"the sum of `{column.name}` for each", TAKE_SUM),
-                (f"the {best} `{column.name}` of each", TAKE_BEST),
-            ),
-        )
+        whole = (f"the total `{column.name}` of each", TAKE_SUM)
+        if LEVELS & {*column.words} and not adds_up(column):
+            whole = (f"the average `{column.name}` of each", TAKE_AVERAGE)
+        return Ambiguous(rank.text, choices=(whole, (f"the {best} single `{column.name}` of each", TAKE_BEST)))
 
     def _check_units(self) -> None:
         """Refuse `in dollars` of a column that does not hold dollars; note it if nothing says so."""
@@ -287,7 +375,7 @@ class _Builder(Ratios):
         after = self._measured(rank.then) if rank and rank.then else None
         ordering = question.ordering
         ordered = self._measured(ordering.by) if ordering and isinstance(ordering.by, Measure) else None
-        limits = [(self._measured(t.measure), t.op, self._limit(t)) for t in question.thresholds]
+        limits = [(self._measured(t.measure), self._limit_op(t), self._limit(t)) for t in question.thresholds]
         measures = list(
             dict.fromkeys(
                 [
@@ -319,9 +407,7 @@ class _Builder(Ratios):
         tree = self._tree(base)
         grains = [group for group in question.groups if group.name is None]
         if grains and not keys and rank is not None and isinstance(rank.by, Name):
-            raise Unresolved(
-                f"It is not clear whether `{rank.text}` of a {grains[0].grain} is one of them or their sum."
-            )
+            raise self._ask_fold(rank, self._rank_column(rank, self.vocabulary.table(base)))
         for column in [*keys, *hidden]:
             tree.add(column.table)
         for measured in [*measures, *(m for m, _, _ in limits)]:
@@ -397,6 +483,13 @@ class _Builder(Ratios):
         if hidden or len({key.name.lower() for key in keys}) < len(keys):
             raise Unresolved("It is not clear which one of each group is meant.")
         return tuple(names)
+
+    def _limit_op(self, threshold: Threshold) -> str:
+        """Return the comparison of a threshold; that of `better than` depends on the measured column."""
+        column = self._measured(threshold.measure).column
+        if threshold.op not in ("better", "worse") or column is None:
+            return threshold.op
+        return self._better(column, threshold.op, str(threshold.number), f"{threshold.op} than {threshold.number}")
 
     def _limit(self, threshold: Threshold) -> float | int:
         """Return the number of a threshold as the measured column holds it."""
@@ -642,13 +735,13 @@ class _Builder(Ratios):
         for group in question.groups:
             if group.name is None:
                 noun = question.subject.text if question.subject is not None else "rows"
-                raise Unresolved(f"Say what to compute for each period, such as the number of `{noun}`.")
+                raise self._ask_fold_of_groups(f"Say what to compute for each period, such as the number of `{noun}`.")
             keys = self._columns_of(group.name)[1]
             several = (
                 [c for c in columns if is_numeric(c)] if question.rank is None and not self._keyed_groups() else []
             )
             if several:
-                raise Unresolved(
+                raise self._ask_fold_of_groups(
                     f"There may be several `{several[0].name}` for each; say whether to use their sum or average."
                 )
             columns = [*(key for key in keys if key not in columns), *columns]
@@ -658,6 +751,9 @@ class _Builder(Ratios):
             columns = [*(table.column(name) for name in table.label or table.key), *columns]
         tree = self._tree(base)
         sort, limit = self._sort_rows(table)
+        rank = question.rank if question.ordering is None else None
+        if sort is not None and rank is not None and self._shares_rank(rank, sort[0]):
+            raise self._ask_fold(rank, sort[0])
         explicit = question.listed or not whole
         if sort is not None and not explicit and sort[0] not in columns:
             columns.append(sort[0])
@@ -841,7 +937,12 @@ class _Builder(Ratios):
                 ]  # fmt: skip
                 chosen = [c for c in fitting if (c.table, c.name) in self.prefer]
                 if len(fitting) == 1 or chosen:
-                    return (chosen or fitting)[0]
+                    column = (chosen or fitting)[0]
+                    if MONEY & {*column.words}:
+                        # Of an order, the price of a piece may not be what makes it expensive.
+                        end = "highest" if rank.direction == "desc" else "lowest"
+                        self.notes.append(f"`{rank.text}` is taken as the {end} `{column.name}`.")
+                    return column
                 if len(fitting) > 1:
                     raise Ambiguous(rank.text, [Meaning(c.table, c.name) for c in fitting])
         if rank.text.lower().startswith(TEMPORAL) and len(dates) == 1:

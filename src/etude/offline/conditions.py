@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
+from etude.offline.better import more_is_better
 from etude.offline.dates import Span
 from etude.offline.join_tree import Tree, join_column_ref
 from etude.offline.joins import find_join_paths, join_distance, join_hops, path_leads_to_one
@@ -52,6 +53,8 @@ _MADE = frozenset(("built", "made", "manufactured", "produced", "released", "pub
 """Verbs for how a thing began, of which its only year can tell."""
 _LACKING = frozenset(("without", "never", "no", "lacking", "with", "have", "has", "do", "did", "does"))
 """First words of a negation that says that something has none, not that it is another."""
+TAKE_HIGH, TAKE_LOW = ("the highest", ""), ("the lowest", "")
+"""Choices of a question back, in the form of a table and a column that were chosen."""
 SNAPSHOT = frozenset(("daily", "weekly", "monthly", "snapshot", "history"))
 """Words in the names of tables that hold many states of one thing over time."""
 
@@ -522,6 +525,9 @@ class Conditions:
         column, hit = self._condition_column(condition, tree)
         place = join_column_ref(column)
         made: Filter
+        if condition.op in ("better", "worse"):
+            shown = " and ".join(str(value) for value in condition.values if condition.kind == "compare") or "average"
+            condition = replace(condition, op=self._better(column, condition.op, shown, condition.text))
         if condition.unit and condition.kind in ("compare", "between"):
             condition = replace(condition, values=self._in_unit(column, condition))
         match condition.kind:
@@ -586,6 +592,16 @@ class Conditions:
             self.notes.append(f"Rows without a `{column.name}` are left out.")
         self.said.append(f"where `{column.table}.{column.name}` {described}")
         return made
+
+    def _better(self, column: KnownColumn, op: str, number: str, text: str) -> str:
+        """Return the comparison that `better than` means for a column; ask back if nothing says which end is better."""
+        more = more_is_better(column)
+        if more is None and TAKE_HIGH not in self.prefer and TAKE_LOW not in self.prefer:
+            choices = ((f"`{column.name}` above {number}", TAKE_HIGH), (f"`{column.name}` below {number}", TAKE_LOW))
+            raise Ambiguous(text, choices=choices)
+        up = TAKE_HIGH in self.prefer if more is None else more == (op == "better")
+        self.notes.append(f"`{text}` is taken as {'above' if up else 'below'} {number}.")
+        return ">" if up else "<"
 
     def _in_unit(self, column: KnownColumn, condition: Condition) -> tuple[float | int, ...]:
         """Return the numbers of a condition as the column holds them."""

@@ -9,7 +9,9 @@ from datetime import date
 from etude.offline.dates import Span
 from etude.offline.grammar import read_question
 from etude.offline.question_parts import Condition, Group, Measure, Name, Question, Rank
+from etude.offline.resolve import is_numeric
 from etude.offline.tags import TaggedItem
+from etude.offline.vocabulary import Vocabulary
 from etude.offline.words import Token, tokenize
 
 _LEANING = (
@@ -60,6 +62,8 @@ _ORDER = frozenset((
     "smallest", "sorted", "ten", "the", "top", "worst",
 ))  # fmt: skip
 """Words that say nothing but an order or a number of rows."""
+_STARTING = frozenset(("top", "bottom", "monthly", "yearly", "weekly", "daily", "quarterly"))
+"""Openings that name a thing themselves: `monthly quantity`, `top 5 products by quantity`."""
 
 
 def stands_alone(question: str) -> bool:
@@ -74,7 +78,9 @@ def _leans(words: Sequence[str]) -> bool:
     return any(words[: len(o.split())] == o.split() for o in _LEANING) or "instead" in words
 
 
-def follow_up(items: Sequence[TaggedItem], tokens: Sequence[Token], before: Question) -> Question | None:
+def follow_up(
+    items: Sequence[TaggedItem], tokens: Sequence[Token], before: Question, vocabulary: Vocabulary
+) -> Question | None:
     """Return the previous question, changed by this one; None if this one is complete by itself."""
     words = [token.low for token in tokens if token.kind != "mark"]
     leaning = _leans(words)
@@ -86,9 +92,11 @@ def follow_up(items: Sequence[TaggedItem], tokens: Sequence[Token], before: Ques
     rest = [_year(item) for item in rest]
     parts = read_question(rest)
     alone = parts.ratio is not None or any(isinstance(part, Measure) or part.tables for part in parts.asked)
+    # "Top 5 products by quantity" says what of what; "top 5" and "monthly" do not.
+    alone = alone or (words[:1] != [] and words[0] in _STARTING and bool(parts.asked) and bool(parts.groups))
     if not (leaning or share or (opening and not alone)):
         return None
-    return _merge(before, parts, words, share)
+    return _merge(before, parts, words, share, vocabulary)
 
 
 def _year(item: TaggedItem) -> TaggedItem:
@@ -106,7 +114,7 @@ def _asks_share(words: Sequence[str]) -> int:
     return 1 if any(phrase in text for phrase in ("as a share", "as shares", "as a proportion", "as share")) else 0
 
 
-def _merge(before: Question, new: Question, words: Sequence[str], share: int) -> Question:
+def _merge(before: Question, new: Question, words: Sequence[str], share: int, vocabulary: Vocabulary) -> Question:
     unknown = tuple(word for word in new.unknown if word.lower() not in _FILLERS)
     changed = replace(before, unknown=unknown, shares=share or before.shares, distinct=before.distinct or new.distinct)
     changed = replace(changed, conditions=_conditions(before, new), absences=(*before.absences, *new.absences))
@@ -120,11 +128,14 @@ def _merge(before: Question, new: Question, words: Sequence[str], share: int) ->
         changed = replace(changed, rank=new.rank)
     if new.ordering is not None:
         changed = replace(changed, ordering=new.ordering)
-    changed = _add_names(changed, [part for part in new.requested if isinstance(part, Name)], before)
-    measures = tuple(part for part in new.requested if isinstance(part, Measure))
+    names = [part for part in new.requested if isinstance(part, Name)]
+    numbers = [name for name in names if _is_amount(name, vocabulary)] if _measures(before) else []
+    changed = _add_names(changed, [name for name in names if name not in numbers], before)
+    changed = _add_amounts(changed, numbers, added="also" in words or words[:1] in (["and"], ["with"]))
+    measures = tuple(_measures(new))
     if measures:
-        names = tuple(part for part in before.requested if isinstance(part, Name))
-        changed = replace(changed, requested=(*names, *measures), asked=(*names, *measures))
+        listed = tuple(part for part in before.requested if isinstance(part, Name))
+        changed = replace(changed, requested=(*listed, *measures), asked=(*listed, *measures))
     return replace(changed, context=(*changed.context, *new.context), loose=(*before.loose, *new.loose))
 
 
@@ -168,6 +179,36 @@ def _things(question: Question) -> list[Name]:
     """Return the nouns that a question counts or lists: naming them again changes nothing."""
     parts = [part.name if isinstance(part, Measure) else part for part in question.requested]
     return [name for name in (question.subject, *parts) if name is not None]
+
+
+def _measures(question: Question) -> list[Measure]:
+    return [part for part in question.requested if isinstance(part, Measure)]
+
+
+def _is_amount(name: Name, vocabulary: Vocabulary) -> bool:
+    """Return whether a noun means numbers, which are measured and never grouped."""
+    columns = [vocabulary.table(m.table).column(m.column) for m in name.columns if m.column]
+    return bool(columns) and not name.tables and all(is_numeric(column) for column in columns)
+
+
+def _add_amounts(question: Question, names: Sequence[Name], added: bool) -> Question:
+    """`what about the discount?` after an average: the average discount; after a count it is not clear."""
+    known = _measures(question)
+    folds = [measure for measure in known if measure.fn != "count"]
+    if not names:
+        return question
+    if not folds:
+        return replace(question, unknown=(*question.unknown, *(name.text for name in names)))
+    held = {(m.table, m.column) for measure in folds for m in measure.name.columns}
+    new = [
+        replace(folds[-1], name=name, text=name.text)
+        for name in names
+        if not held & {(m.table, m.column) for m in name.columns}
+    ]
+    if not new:
+        return question
+    kept = [part for part in question.requested if added or isinstance(part, Name) or part.fn == "count"]
+    return replace(question, requested=(*kept, *new), asked=(*kept, *new))
 
 
 def _add_names(question: Question, names: Sequence[Name], before: Question) -> Question:

@@ -317,21 +317,9 @@ def _rank(items: list[TaggedItem]) -> list[TaggedItem]:
     if first.tag == "S" and {f"!{base_form(word)}" for word in last.text.lower().split()} & {*first.data[1].split()}:
         # The oldest age is the highest, although the oldest has the earliest date of birth.
         direction = "asc" if direction == "desc" else "desc"
-    if first.tag == "S" and first.text.split()[0] in ("best", "worst"):
-        said = {base_form(word) for word in last.text.lower().split()}
-        if said & _EITHER_WAY:
-            return [TaggedItem("u", first.text), *items[1:]]
-        direction = _OPPOSITE[direction] if said & _BAD else direction
     if first.tag == "M" and last.tag in "TC":
         by = Measure("count", last.data, text=_text(items))
     return [TaggedItem("Z", _text(items), Rank(direction, by, text=_text(items)), plural=last.plural)]
-
-
-_OPPOSITE: dict[Direction, Direction] = {"asc": "desc", "desc": "asc"}
-_BAD = frozenset(("delay", "error", "failure", "loss", "complaint", "defect", "accident", "crime", "debt", "latency"))
-"""The worst of these is the highest."""
-_EITHER_WAY = frozenset(("price", "cost", "fee", "time", "duration", "position", "rank", "place", "age", "weight"))
-"""Whether the best of these is the highest or the lowest depends on who asks."""
 
 
 def _not_so(items: list[TaggedItem]) -> list[TaggedItem] | None:

@@ -70,7 +70,7 @@ class Measured:
             return f"correlation of `{self.column.name}` and `{self.until.name}`"
         if self.until is not None:
             return f"{self.fn} of the days from `{self.column.name}` to `{self.until.name}`"
-        words = {"avg": "average", "sum": "sum", "min": "lowest", "max": "highest", "median": "median"}
+        words = {"avg": "average", "sum": "total", "min": "lowest", "max": "highest", "median": "median"}
         words |= {"stddev": "standard deviation of", "quantile": f"{100 * (self.at or 0):g}% quantile of"}
         what = f"`{self.column.table}.{self.column.name}`"
         return f"number of different {what}" if self.fn == "count" else f"{words[self.fn]} {what}"
@@ -178,19 +178,7 @@ class Measures(Conditions):
             or (self._keyed_groups() and column.table == self.resolver.anchor)
         ):
             raise Unresolved(f"It is not clear whether to add up `{column.name}` or to count its values.")
-        self._note_spellings(column)
         return Measured("count", column.table, column, distinct=True)
-
-    def _note_spellings(self, column: KnownColumn) -> None:
-        """Note texts that differ only in blanks and case: each is counted, or shown, by itself."""
-        plain = {" ".join(value.split()).casefold() for value in column.values}
-        same = len(column.values) - len(plain)
-        if column.kind == "text" and same:
-            differ = "differs" if same == 1 else "differ"
-            self.notes.append(
-                f"{same:,} of the {len(column.values):,} values of `{column.table}.{column.name}` {differ} from "
-                "another only in blanks or case; each stands by itself here."
-            )
 
     def _counts_rows(self, name: Name) -> bool:
         """Return whether a noun that is counted means rows: `transactions`, not their `transaction_type`."""
@@ -378,9 +366,6 @@ class Measures(Conditions):
                 self._hide_key(owner, hidden)
             keys.extend(columns)
         keys = list(dict.fromkeys(keys))
-        for key in keys:
-            if key.name not in self.vocabulary.table(key.table).label:
-                self._note_spellings(key)
         if question.listed and not nouns:
             keys, hidden = [*hidden, *keys], []
         return keys, [column for column in dict.fromkeys(hidden) if column not in keys]

@@ -205,10 +205,15 @@ def _operators() -> dict[tuple[str, ...], Word]:
             put("i", ("difference", unit), f"{over} change", f"{over} change in", f"{over} difference")
 
     put("c", ">", "more than", "greater than", "over", "above", "higher than", "exceeding", "exceeds", "exceed",
-        "larger than", "bigger than", "in excess of", ">", "better than", "greater", "larger", "higher",
+        "larger than", "bigger than", "in excess of", ">", "greater", "larger", "higher",
         "that exceeds", "that exceed", "which exceeds", "bigger")  # fmt: skip
-    put("c", "<", "less than", "fewer than", "under", "below", "lower than", "smaller than", "<", "worse than",
+    put("c", "<", "less than", "fewer than", "under", "below", "lower than", "smaller than", "<",
         "smaller", "lower", "lesser than")  # fmt: skip
+    # Which of the two directions is better depends on the column.
+    put("c", "better", "better than")
+    put("c", "worse", "worse than")
+    put("d", "best", "best first", "best ones first")
+    put("d", "worst", "worst first", "worst ones first")
     put("o", (">", "age"), "older than", "older")
     put("o", ("<", "age"), "younger than", "younger")
     put("o", (">", "height"), "taller than")

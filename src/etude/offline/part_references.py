@@ -7,8 +7,9 @@ from dataclasses import replace
 from etude.offline.grammar import quartiles_of
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Condition, Measure, Name, Question, Rank
-from etude.offline.resolve import is_numeric
-from etude.offline.vocabulary import KnownTable, Vocabulary
+from etude.offline.resolve import is_numeric, is_rate
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
+from etude.offline.words import base_form, split_identifier
 
 ADDING = frozenset(
     [
@@ -31,16 +32,47 @@ ADDING = frozenset(
     ]
 )
 """Words in the names of columns whose sum makes sense."""
+LEVELS = frozenset(
+    """
+    price rating score grade mark age temperature degree star height weight width depth speed latitude longitude rank
+    position level index percent percentage share discount year inch foot average mean median minimum maximum
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Words in the names of columns whose numbers say how high, not how much: their sum means little."""
+
+
+def adds_up(column: KnownColumn) -> bool:
+    """Return whether people mean the total of the column: `quantity`, `days absent`; not `unit price` or `grade`."""
+    words = {*column.words}
+    if not is_numeric(column) or is_rate(column) or (LEVELS & words and "total" not in words):
+        return False
+    return bool(ADDING & words) or any(base_form(word) != word for word in split_identifier(column.name))
 
 
 def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
     """Return the question with its parts connected."""
+    question = _undated(question, vocabulary)
     question = _counted_groups(_everything(_only_rows(_described(question, vocabulary), vocabulary)))
     question = replace(question, conditions=tuple(_aligned(condition) for condition in question.conditions))
     question = replace(
         question, requested=_distributed(question.requested, vocabulary), asked=_distributed(question.asked, vocabulary)
     )
     return _summed(_ranked(_unify(_complete(question, vocabulary)), vocabulary), vocabulary)
+
+
+def _undated(question: Question, vocabulary: Vocabulary) -> Question:
+    """`quantity in 2024`: the amount is asked for, it does not say which date is meant."""
+    if question.requested or question.ratio or question.rank:
+        return question
+    for at, condition in enumerate(question.conditions):
+        name = condition.name if condition.kind == "span" else None
+        columns = [vocabulary.table(m.table).column(m.column) for m in name.columns if m.column] if name else []
+        if name is not None and columns and not name.tables and all(adds_up(column) for column in columns):
+            text = condition.span.text if condition.span else condition.text
+            timed = replace(condition, name=None, text=text)
+            conditions = (*question.conditions[:at], timed, *question.conditions[at + 1 :])
+            return replace(question, requested=(name,), asked=(name,), conditions=conditions)
+    return question
 
 
 def _only_rows(question: Question, vocabulary: Vocabulary) -> Question:
@@ -190,18 +222,43 @@ def _ranked(question: Question, vocabulary: Vocabulary) -> Question:
     chosen = Rank(
         direction, last.name, text=f"{rank.text} {last.text}" if rank else last.text, of=rank.of if rank else None
     )
-    return replace(question, groups=question.groups[:-1], rank=chosen)
+    ranked = replace(question, groups=question.groups[:-1], rank=chosen)
+    columns = [vocabulary.table(m.table).column(m.column) for m in numbers if m.column]
+    if question.top is None or not is_repeated(ranked, vocabulary) or not all(adds_up(column) for column in columns):
+        return ranked
+    # "Top 5 products by quantity", if each product has many rows: those with the highest total.
+    measure = Measure("sum", replace(last.name, meanings=tuple(numbers)), text=last.name.text)
+    notes = (*question.notes, f"`{last.name.text}` is added up.")
+    return replace(ranked, rank=replace(chosen, by=measure), notes=notes)
+
+
+def is_repeated(question: Question, vocabulary: Vocabulary) -> bool:
+    """Return whether a question asks for one column that several rows share: `products` of a table of orders."""
+    (part, *others) = question.requested or (None,)
+    if others or not isinstance(part, Name) or question.listed or part.tables or not part.columns:
+        return False
+    tables = [(vocabulary.table(m.table), m.column) for m in part.columns]
+    return all(
+        name is not None
+        and not table.column(name).identifies
+        and table.column(name).distinct < table.rows - table.column(name).nulls
+        and not (table.key and name in table.label)
+        for table, name in tables
+    )
 
 
 def _summed(question: Question, vocabulary: Vocabulary) -> Question:
     """`amount per month` is the sum, because amounts add up; `price per month` is refused."""
-    if not question.groups or len(question.requested) != 1 or question.listed or question.ratio or question.rank:
+    timed = any(c.kind == "span" for c in question.conditions) and question.subject is None and not question.ordering
+    if not (question.groups or timed) or len(question.requested) != 1 or question.listed or question.ratio:
+        return question
+    if question.rank or question.distinct:
         return question
     (part,) = question.requested
     if not isinstance(part, Name) or part.tables or not part.columns:
         return question
     columns = [vocabulary.table(m.table).column(m.column) for m in part.columns if m.column]
-    if not columns or not all(is_numeric(c) and ADDING & {*c.words} for c in columns):
+    if not columns or not all(adds_up(column) for column in columns):
         return question
     measure = Measure("sum", part, text=part.text)
     notes = (*question.notes, f"`{part.text}` is added up.")

@@ -341,16 +341,18 @@ def values_one_typo_away(index: Index, phrase: Phrase) -> list[Hit]:
     if len(text) < 6:
         return []
     alike = (known for size in (-1, 0, 1) for known in index.spellings.get((text[0], len(text) + size), ()))
-    slips = sorted((place, hits) for place, known, hits in alike if _one_slip(text, known))
+    slips = sorted((place, hits) for place, known, hits in alike if one_slip(text, known))
     return [hit for _, hits in slips for hit in hits]
 
 
 def names_one_typo_away(index: Index, word: str) -> tuple[Meaning, ...]:
     """Return the tables and columns of the only name that differs from the word by one typing mistake."""
-    if len(word) < 6:
+    if len(word) < 4:
         return ()
-    alike = [known for size in (-1, 0, 1) for known in index.name_spellings.get((word[0], len(word) + size), ())]
-    found = [known for known in alike if _one_slip(word, known)]
+    # In a short word, only two letters in the wrong order are a slip: `garde`; other letters make other words.
+    sizes = (-1, 0, 1) if len(word) > 5 else (0,)
+    alike = [known for size in sizes for known in index.name_spellings.get((word[0], len(word) + size), ())]
+    found = [known for known in alike if one_slip(word, known) and (len(word) > 5 or sorted(word) == sorted(known))]
     if len(found) != 1:
         return ()
     # It costs more than a synonym, so that the answer tells how the word was read.
@@ -379,7 +381,7 @@ def _shortens(phrase: Phrase, words: Sequence[str]) -> bool:
     return bool(whole) and all(short == word or (len(short) > 2 and word.startswith(short)) for short, word in pairs)
 
 
-def _one_slip(left: str, right: str) -> bool:
+def one_slip(left: str, right: str) -> bool:
     """Return whether one letter was added, dropped or changed, or two were swapped; the first letter must match."""
     if left == right or left[0] != right[:1] or abs(len(left) - len(right)) > 1:
         return False

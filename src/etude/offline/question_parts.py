@@ -108,7 +108,7 @@ class Ordering:
     """The requested order; without `by`, that of the measure."""
 
     by: Measure | Name | None
-    direction: Direction | None
+    direction: Direction | Literal["best", "worst"] | None
     then: Name | None = None
     """The column that sorts rows which are equal otherwise."""
 

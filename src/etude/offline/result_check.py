@@ -24,7 +24,7 @@ Query = Callable[[str], Iterable[Sequence[Any]]]
 def settle_choices_by_result(clarification: Clarification, query: Query) -> Understanding | None:
     """Return one of the readings if all of them give the same result; then there is nothing to ask back."""
     catalog = clarification.vocabulary.catalog
-    found: list[tuple[Understanding, Counter[str]]] = []
+    found: list[tuple[Understanding, Counter[str] | list[str]]] = []
     for number in range(1, len(clarification.choices) + 1):
         meant = take_choice(clarification, str(number))
         if not isinstance(meant, Understanding) or catalog is None:
@@ -35,7 +35,8 @@ def settle_choices_by_result(clarification: Clarification, query: Query) -> Unde
             raise
         except EtudeError:
             return None
-        counted = Counter(repr(tuple(row)) for row in rows)
+        told = [repr(tuple(row)) for row in rows]
+        counted = told if meant.plan.order_by else Counter(told)
         if not rows or len(rows) > COMPARED or (found and counted != found[0][1]):
             return None
         found.append((meant, counted))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from etude.offline.resolve import is_numeric
+from etude.offline.row_noun import names_its_rows
 from etude.offline.understand import Understanding, understand
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.words import base_form, split_identifier, without_numbers
@@ -27,7 +28,8 @@ def suggest_from_vocabulary(vocabulary: Vocabulary, today: date) -> Iterator[Und
     seen: set[str] = set()
     # The best question of every table comes before the second best of any.
     nouns = Counter(without_numbers(table.words) for table in vocabulary.tables)
-    offers = [list(_offers(table, nouns[without_numbers(table.words)] > 1)) for table in tables if table.rows]
+    alone = len(vocabulary.tables) == 1
+    offers = [list(_offers(table, nouns[without_numbers(table.words)] > 1, alone)) for table in tables if table.rows]
     for rank in range(max(map(len, offers), default=0)):
         for texts in offers:
             if rank < len(texts) and texts[rank] not in seen:
@@ -37,8 +39,9 @@ def suggest_from_vocabulary(vocabulary: Vocabulary, today: date) -> Iterator[Und
                     yield meant
 
 
-def _offers(table: KnownTable, numbered: bool) -> Iterator[str]:
-    noun = _noun(table, numbered)
+def _offers(table: KnownTable, numbered: bool, alone: bool) -> Iterator[str]:
+    # The name of a file, `school`, is not what its rows are.
+    noun = "rows" if alone and not names_its_rows(table.name) else _noun(table, numbered)
     amounts = [c for c in table.columns if is_numeric(c) and c.kind == "number" and not c.identifies and c.distinct > 1]
     groups = [c for c in table.columns if c.kind == "text" and 1 < c.distinct <= GROUPS and c.distinct < table.rows]
     times = [c for c in table.columns if c.kind in ("date", "timestamp") and c.distinct > 1]

@@ -171,7 +171,7 @@ def _compared(items: list[TaggedItem]) -> list[TaggedItem]:
     for at, item in enumerate(made[1:-1], 1):
         between = made[at - 1].tag in "VDN" and made[at + 1].tag in "VDN"
         if between and (item.tag == "&" or item.text in ("to", "with")):
-            made[at] = TaggedItem("|", "vs", "vs")
+            made[at] = TaggedItem("|", item.text, "vs")
     return made
 
 
@@ -237,7 +237,7 @@ def _best(
         return _mark(token), 1
     if token.kind == "quoted":
         return _quoted(token, index), 1
-    if length := _unit_phrase(tokens, at, index) or _that_again(tokens, at, before):
+    if length := _unit_phrase(tokens, at, index) or _that_again(tokens, at, before) or _chart_words(tokens, at, index):
         return None, length
     if [t.low for t in tokens[at : at + 3]] == ["of", "the", "week"] and at and tokens[at - 1].base == "day":
         return None, 3
@@ -566,6 +566,32 @@ def _unit_phrase(tokens: Sequence[Token], at: int, index: Index) -> int:
     while per < len(tokens) and tokens[per].low in ("per", *UNITS):
         per += 1
     return (per if tokens[per - 1].low != "per" else end) - at
+
+
+_DRAWINGS = frozenset(("chart", "graph", "plot", "diagram", "visualization", "visualisation"))
+_FORMS = frozenset(("bar", "line", "pie", "column", "scatter", "area"))
+_DRAW = frozenset(("plot", "graph", "chart", "draw", "visualize", "visualise"))
+
+
+def _chart_words(tokens: Sequence[Token], at: int, index: Index) -> int:
+    """Return the number of tokens that ask for a chart: `a bar chart of`, `as a line`, `plot`; the answer has one."""
+    words = [(token.low, token.base) for token in tokens[at : at + 6]]
+    place = 1 if words[0][0] in ("as", "in", "with", "using") else 0
+    said = place > 0
+    place += 1 if words[place : place + 1] and words[place][0] in ("a", "an", "the") else 0
+    form = bool(words[place : place + 1]) and words[place][1] in _FORMS
+    noun = words[place + form][1] if len(words) > place + form else ""
+    if noun in _DRAWINGS and (noun,) not in index.names and (form or said or not _followed_by_name(tokens, at, index)):
+        end = place + form + 1
+        return end + (len(words) > end and words[end][0] in ("of", "for", "showing", "with"))
+    if said and words[0][0] == "as" and form and (words[place][1],) not in index.names:
+        return place + 1
+    return 1 if at == 0 and words[0][0] in _DRAW and (words[0][1],) not in index.names else 0
+
+
+def _followed_by_name(tokens: Sequence[Token], at: int, index: Index) -> bool:
+    """Return whether a noun of the data follows directly, to which a word such as `graph` may belong."""
+    return at + 1 < len(tokens) and (tokens[at + 1].base,) in index.names
 
 
 def _that_again(tokens: Sequence[Token], at: int, before: Sequence[TaggedItem]) -> int:

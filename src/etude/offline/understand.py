@@ -14,7 +14,9 @@ from etude.offline.best_row import read_best_row
 from etude.offline.confidence import confidence_of, find_risks
 from etude.offline.follow_up import follow_up
 from etude.offline.grammar import read_question
-from etude.offline.phrase_index import Hit, Meaning, phrase_index_of
+from etude.offline.months import add_years
+from etude.offline.part_references import adds_up
+from etude.offline.phrase_index import SYNONYM, Hit, Meaning, one_slip, phrase_index_of
 from etude.offline.question_parts import Name, Question
 from etude.offline.resolve import Ambiguous, Unresolved, is_numeric, listed_words
 from etude.offline.row_noun import name_rows, names_its_rows
@@ -40,6 +42,8 @@ class Understanding:
     """Its measures, groups, conditions and order as typed parts; follow-ups change these."""
     reasons: tuple[str, ...] = ()
     """Words that were not found as written, and how they were read."""
+    told: tuple[str, ...] = ()
+    """Those of the reasons that the answer repeats, because they change what its numbers mean."""
     risks: tuple[str, ...] = ()
     """What may have gone wrong; each was measured to make a wrong answer more, or less, likely."""
 
@@ -98,15 +102,17 @@ def understand(
     if len(question) > MAX_CHARS:
         reason = f"The question has {len(question)} characters; the limit is {MAX_CHARS}."
         return Refusal(question, reason, _nearest([], vocabulary))
-    tokens = tokenize(question)
+    tokens, told = add_years(tokenize(question), vocabulary)
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     index = phrase_index_of(vocabulary)
     items = read_best_row(name_rows(tag_items(tokens, index, today), vocabulary), tokens, vocabulary)
     items = tag_found_values(items, values) if values else items
-    changed = follow_up(items, tokens, previous.question) if previous is not None else None
+    changed = follow_up(items, tokens, previous.question, vocabulary) if previous is not None else None
     parts = changed if changed is not None else read_question(items)
     found = _settle(question, replace(parts, units=tag_asked_units(tokens, index) or parts.units), vocabulary, items)
+    if isinstance(found, Understanding) and told:
+        return replace(found, reasons=(*found.reasons, *told), told=(*found.told, *told))
     if isinstance(found, Refusal):
         return replace(found, nearest=_nearest(items, vocabulary), unexplained=find_unexplained_words(items))
     return found
@@ -147,7 +153,25 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[
     except ValidationError:
         return Refusal(text, "The question asks for more than one query can express.")
     notes = tuple(dict.fromkeys(made.notes))
-    return Understanding(text, made.plan, made.reading, parts, notes, find_risks(items, parts, made.plan, notes))
+    risks = find_risks(items, parts, made.plan, notes)
+    slips = _corrections(items)
+    notes = tuple(dict.fromkeys((*notes, *slips)))
+    told = tuple(dict.fromkeys((*slips, *made.told)))
+    return Understanding(text, made.plan, made.reading, parts, notes, told, risks)
+
+
+def _corrections(items: Sequence[TaggedItem]) -> list[str]:
+    """Return notes on mistyped words that were read as names: `garde` as `Grade`."""
+    found = []
+    for item in items:
+        word = base_form(fold_words(item.text))
+        meaning = item.data.meanings[0] if isinstance(item.data, Name) and item.data.meanings else None
+        if meaning is None or len(word) < 4 or " " in word or meaning.cost < SYNONYM:
+            continue
+        name = meaning.column or meaning.table
+        if any(one_slip(word, base_form(part)) for part in split_identifier(name)):
+            found.append(f"`{item.text}` is read as `{_label(meaning)}`.")
+    return found
 
 
 def _check_words(items: Sequence[TaggedItem], made: Assembled, parts: Question, vocabulary: Vocabulary) -> None:
@@ -242,6 +266,10 @@ def _offers(table: KnownTable, noun: str, named: frozenset[str]) -> Iterator[tup
     groups = [c for c in groups if c.words[-2:-1] not in (("first",), ("last",))][:1]
     numbers = [c for c in columns if _holds_amounts(c)][:1]
     made = []
+    if groups and numbers and {groups[0].name, numbers[0].name} & named:
+        fold = "total" if adds_up(numbers[0]) else "average"
+        both = f"What is the {fold} {_spelled_words(numbers[0])} for each {' '.join(groups[0].words)}?"
+        made.append((numbers[0] if numbers[0].name in named else groups[0], "measure", both))
     for column in groups:
         words = " ".join(column.words)
         made.append((column, "groups", f"How many {noun} are there for each {words}?"))

@@ -16,6 +16,7 @@ from sqlglot import exp
 from etude.entities import Catalog, Table
 from etude.errors import Cancelled, EtudeError
 from etude.offline.deadline import check_deadline
+from etude.offline.spellings import MOST_SPELLINGS, group_spellings
 from etude.offline.vocabulary import RANGED, Ask, KnownColumn, KnownTable, Scalar, vocabulary_value_kind
 
 MAX_VALUES = 2_000
@@ -46,7 +47,29 @@ def look_at_tables(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]) 
     for alike in by_type.values():
         for some in group_for_queries(alike, lambda t: t.table.row_count, lambda t: t.column.distinct // 20 + 8):
             values |= ask_together(some, catalog.dialect, ask, _distinct_values)
-    return [_described(table, counted[table.name], table.name in known, values) for table in catalog.tables]
+    found = [_described(table, counted[table.name], table.name in known, values) for table in catalog.tables]
+    return [
+        _with_spellings(table, said, catalog.dialect, ask) for table, said in zip(found, catalog.tables, strict=True)
+    ]
+
+
+def _with_spellings(known: KnownTable, table: Table, dialect: str, ask: Ask) -> KnownTable:
+    """Return the table with the values that differ only in case and blanks, counted to find the usual spelling."""
+    columns = list(known.columns)
+    for at, column in enumerate(columns):
+        alike = group_spellings(column.values) if column.kind == "text" else []
+        if not alike or len(alike) > MOST_SPELLINGS:
+            continue
+        check_deadline()
+        ast = column_expression(column.name)
+        texts = [exp.Literal.string(value) for values in alike for value in values]
+        source = first_rows_of(table.name) if _is_large(table) else table_expression(table.name)
+        query = exp.Select(expressions=[ast, exp.Count(this=exp.Star())]).from_(source)
+        query = query.where(exp.In(this=ast.copy(), expressions=texts)).group_by(ast.copy())
+        counts = {str(value): int(count) for value, count in ask(query.sql(dialect=dialect))}
+        ordered = (tuple(sorted(values, key=lambda value: (-counts.get(value, 0), value))) for values in alike)
+        columns[at] = replace(column, spellings=tuple(sorted(ordered)))
+    return replace(known, columns=tuple(columns))
 
 
 def _described(

@@ -51,6 +51,8 @@ WAIT_S = 0.1
 """How often a run that waits for its turn checks whether it was cancelled."""
 KEPT = 4
 """How many vocabularies are kept in memory."""
+VERSION = 2
+"""Changes when a vocabulary holds more than one that was kept before."""
 FRESH_S = 3600
 """How long the vocabulary of a database server is used. That of files is used until the files change."""
 
@@ -127,7 +129,7 @@ class OfflineModel(Model):
                     plan, columns, rows, lambda longer: self._rows(dataset, compile_plan(longer, catalog), cancel)
                 )
                 others = find_namesakes(plan, vocabulary, lambda sql: self._rows(dataset, sql, cancel))
-                return Turn(text=" ".join(part for part in (text, tied, others) if part))
+                return Turn(text=" ".join(part for part in (text, tied, others, *meant.told) if part))
 
     def _understand(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
         """Return the dataset and what the question means there; of several datasets, the only one it fits."""
@@ -305,4 +307,4 @@ def _fingerprint(catalog: Catalog, source: str) -> str:
         for t in catalog.tables
     }
     facts = [(t.name, t.fingerprint, t.row_count, keys[t.name]) for t in catalog.tables]
-    return hashlib.sha256(json.dumps([source, catalog.fingerprint, facts]).encode()).hexdigest()[:24]
+    return hashlib.sha256(json.dumps([VERSION, source, catalog.fingerprint, facts]).encode()).hexdigest()[:24]

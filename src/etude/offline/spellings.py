@@ -1,0 +1,148 @@
+"""Values that differ only in case and blanks, such as `7b` and `7B`: a group and a filter take them for one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
+from etude.offline.vocabulary_names import table_name_without_schema
+from etude.sources.plan.model import (
+    Aggregate,
+    Case,
+    ColumnRef,
+    Compare,
+    InList,
+    Named,
+    Order,
+    PlanRef,
+    QueryPlan,
+    Value,
+    When,
+)
+
+MOST_SPELLINGS = 100
+"""A column with more values that are spelled in several ways keeps them apart, and the answer says so."""
+SHOWN = 2
+
+
+def plain_spelling(value: str) -> str:
+    """Return a value without the differences that people do not mean."""
+    return " ".join(value.split()).casefold()
+
+
+def group_spellings(values: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the groups of values that differ only in case and blanks."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for value in values:
+        found[plain_spelling(value)].append(value)
+    return [tuple(alike) for alike in found.values() if len(alike) > 1]
+
+
+def fold_spellings(plan: QueryPlan, vocabulary: Vocabulary) -> tuple[QueryPlan, list[str]]:
+    """Return the plan with its groups and counts of different values folded, and notes that say so."""
+    columns = {
+        (table_name_without_schema(table.name), column.name): (table, column)
+        for table in vocabulary.tables
+        for column in table.columns
+        if column.kind == "text" and (column.spellings or len(column.values) > 1)
+    }
+    notes: dict[str, None] = {}
+    return _fold(plan, columns, notes), list(notes)
+
+
+_Columns = dict[tuple[str, str], tuple[KnownTable, KnownColumn]]
+
+
+def _fold(plan: QueryPlan, columns: _Columns, notes: dict[str, None]) -> QueryPlan:
+    source = plan.source
+    if isinstance(source, PlanRef):
+        inner = _fold(source.plan, columns, notes)
+        return (
+            plan
+            if inner == source.plan
+            else plan.model_copy(update={"source": source.model_copy(update={"plan": inner})})
+        )
+    grouped = [ref for ref in plan.group_by if isinstance(ref, ColumnRef)]
+    names = [ref.column.lower() for ref in grouped] + [
+        each.alias.lower() for each in plan.group_by if isinstance(each, Named)
+    ]
+    folded: dict[ColumnRef, Named] = {}
+    for ref in grouped:
+        known = columns.get((ref.table or "", ref.column))
+        if known is None or _is_one_row(known[0], grouped):
+            continue
+        if names.count(ref.column.lower()) == 1 and known[1].spellings:
+            folded[ref] = Named(expr=_folded(ref, known[1]), alias=ref.column)
+            notes[_together(known[1])] = None
+        else:
+            notes.update(dict.fromkeys(_apart(known[1])))
+    measures = tuple(_fold_measure(each, columns, notes) for each in plan.aggregate)
+    if not folded and measures == plan.aggregate:
+        return plan
+    return plan.model_copy(
+        update={
+            "group_by": _replaced(plan.group_by, folded),
+            "select": _replaced(plan.select, folded),
+            "order_by": tuple(_fold_order(each, folded) for each in plan.order_by),
+            "aggregate": measures,
+        }
+    )
+
+
+def _is_one_row(table: KnownTable, grouped: Sequence[ColumnRef]) -> bool:
+    """Return whether the key of the table is among the groups: each is one row, with a name of its own."""
+    held = {ref.column for ref in grouped if ref.table == table_name_without_schema(table.name)}
+    return bool(table.key) and {*table.key} <= held
+
+
+def _replaced(items: Sequence[Any], folded: dict[ColumnRef, Named]) -> tuple[Any, ...]:
+    return tuple(folded.get(each, each) if isinstance(each, ColumnRef) else each for each in items)
+
+
+def _fold_order(order: Any, folded: dict[ColumnRef, Named]) -> Any:
+    if isinstance(order, Order) and isinstance(order.by, ColumnRef) and order.by in folded:
+        return order.model_copy(update={"by": folded[order.by].alias})
+    return order
+
+
+def _fold_measure(measure: Aggregate, columns: _Columns, notes: dict[str, None]) -> Aggregate:
+    ref = measure.of
+    if not measure.distinct or not isinstance(ref, ColumnRef):
+        return measure
+    known = columns.get((ref.table or "", ref.column))
+    if known is None or known[1].identifies:
+        return measure
+    if not known[1].spellings:
+        notes.update(dict.fromkeys(_apart(known[1])))
+        return measure
+    notes[_together(known[1])] = None
+    return measure.model_copy(update={"of": _folded(ref, known[1])})
+
+
+def _folded(ref: ColumnRef, column: KnownColumn) -> Case:
+    """Return the column with each value in its most frequent spelling."""
+    whens = []
+    for first, *others in column.spellings:
+        alike = Compare(column=ref, op="=", value=others[0])
+        several = InList(column=ref, op="in", value=tuple(others))
+        whens.append(When(when=alike if len(others) == 1 else several, then=Value(value=first)))
+    return Case(case=tuple(whens), otherwise=ref)
+
+
+def _together(column: KnownColumn) -> str:
+    shown = ", ".join(" and ".join(f"`{value}`" for value in alike) for alike in column.spellings[:SHOWN])
+    more = f", and {len(column.spellings) - SHOWN} more" if len(column.spellings) > SHOWN else ""
+    return f"Values of `{column.name}` that differ only in case or blanks are counted together: {shown}{more}."
+
+
+def _apart(column: KnownColumn) -> list[str]:
+    same = sum(len(alike) - 1 for alike in group_spellings(column.values))
+    if not same:
+        return []
+    differ = "differs" if same == 1 else "differ"
+    return [
+        f"{same:,} of the {len(column.values):,} values of `{column.name}` {differ} from another only in case or "
+        "blanks; each is counted apart."
+    ]
