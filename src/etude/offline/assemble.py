@@ -402,6 +402,7 @@ class _Builder(Ratios):
         question = self.question = self._without_unit(base)
         keys, hidden = self._keys()
         self._check_per(keys, measures)
+        self._check_single_rows(base, [*keys, *hidden], measures)
         if limits and keys and all(is_numeric(key) for key in keys):
             raise Unresolved(f"It is not clear whether to list `{keys[0].name}` or to add it up.")
         tree = self._tree(base)
@@ -509,7 +510,9 @@ class _Builder(Ratios):
             found = self._group_meaning(group.name) if group.name is not None else None
             whole = found is not None and found.column is None and found.table == base
             if not (
-                whole and group.text.startswith("per ") and len(self.question.asked) + len(self.question.groups) > 1
+                whole
+                and group.text.startswith(("per ", "across "))
+                and len(self.question.asked) + len(self.question.groups) > 1
             ):
                 kept.append(group)
         return replace(self.question, groups=tuple(kept))
@@ -521,6 +524,17 @@ class _Builder(Ratios):
             numbers = [key for key in keys if is_numeric(key) and (key.table, key.name) in names]
             if numbers and group.text.startswith("per ") and measures:
                 raise Unresolved(f"It is not clear whether `{group.text}` means for each one, or divided by it.")
+
+    def _check_single_rows(self, base: str, keys: Sequence[KnownColumn], measures: Sequence[Measured]) -> None:
+        """Refuse groups of one row each: the number of students of each student is one."""
+        table = self.vocabulary.table(base)
+        own = {key.name for key in keys if key.table == base}
+        several = len({key.table for key in keys}) > 1
+        named = several and bool(table.label) and {*table.label} <= own
+        if len({*keys}) < 2 or not ((table.key and {*table.key} <= own) or named):
+            return
+        if any(m.fn != "sum" or several for m in measures if m.table == base and not m.raw):
+            raise Unresolved(f"It is not clear what to count or measure for each of `{base}`: each is one row.")
 
     def _check_average(self, measures: Sequence[Measured]) -> None:
         """`average rating of businesses`, if each has many: the average of all ratings, or of each one's average?"""
@@ -777,6 +791,9 @@ class _Builder(Ratios):
                 raise Unresolved(f"There may be several `{second.name}` for each; say which of them to sort by.")
             tree.add(second.table)
             order.append(Order(by=join_column_ref(second), desc=bool(sort and sort[1])))
+        each = self._lists_for_each(tree, columns, table)
+        if each:
+            columns.extend(column for column in self._display(table) if column not in columns)
         self.said.append("list of " + ", ".join(f"`{c.table}.{c.name}`" for c in columns))
         self._say_order(order, limit, tied)
         if sort is not None and tied:
@@ -791,7 +808,7 @@ class _Builder(Ratios):
         select = tuple(join_column_ref(column) for column in columns)
         if question.rank is not None and question.groups and sort is not None:
             return self._best_of_each(tree, columns, where, sort)
-        if self._repeats(tree, columns, table) and not (sort and sort[0] not in columns):
+        if not each and self._repeats(tree, columns, table) and not (sort and sort[0] not in columns):
             return self._plan(tree, (), where, select, [], [], order, limit)
         return self._plan(tree, select, where, (), [], [], order, limit)
 
@@ -840,6 +857,22 @@ class _Builder(Ratios):
             return False
         known = column.table != table.name or column.name in (*table.label, *table.key)
         return question.plural and not known and column.kind == "text" and column.distinct < table.rows
+
+    def _lists_for_each(self, tree: Tree, columns: Sequence[KnownColumn], table: KnownTable) -> bool:
+        """`facility codes of apartments with 4 bedrooms`: those of each apartment, beside it, if two may have one."""
+        question = self.question
+        denied = question.absences or any(condition.negated for condition in question.conditions)
+        chosen = question.rank or question.top or question.groups or question.distinct
+        held = [column for column in columns if column.table == table.name]
+        # `staff_details`, if most rows have their own, tell about each of the staff; they are not one of a few kinds.
+        own = len(held) == len(columns) and all(
+            2 * column.distinct > table.rows and {*table.words[-1:]} <= {*column.words[:-1]} for column in held
+        )
+        # "Which cities do customers live in" asks for cities, each once.
+        things = not question.plural or (question.subject is None and bool(question.context))
+        if denied or chosen or things or not (tree.fans() or question.conditions or own):
+            return False
+        return self._repeats(tree, columns, table)
 
     def _repeats(self, tree: Tree, columns: Sequence[KnownColumn], table: KnownTable) -> bool:
         """Return whether the same row could be listed twice."""

@@ -130,6 +130,9 @@ class Conditions:
                 continue
             column, hit = self._condition_column(condition, tree)
             earlier, other = seen.setdefault(column, (condition, hit))
+            named = condition.name is not None or earlier.name is not None
+            if named and hit is not None and other is not None and hit.values == other.values:
+                continue  # "female students (sex is F)" says the same twice
             if (earlier.said, other) != (condition.said, hit):
                 raise Unresolved(f"`{earlier.text}` and `{condition.text}` are both values of `{column.name}`.")
 
@@ -528,7 +531,8 @@ class Conditions:
         if condition.op in ("better", "worse"):
             shown = " and ".join(str(value) for value in condition.values if condition.kind == "compare") or "average"
             condition = replace(condition, op=self._better(column, condition.op, shown, condition.text))
-        if condition.unit and condition.kind in ("compare", "between"):
+        numbers = all(isinstance(value, int | float) for value in condition.values)
+        if numbers and column.kind == "number" and condition.kind in ("compare", "between"):
             condition = replace(condition, values=self._in_unit(column, condition))
         match condition.kind:
             case "value":
@@ -550,9 +554,13 @@ class Conditions:
             case "between":
                 made = Between(column=place, op="between", value=condition.values)
             case "compare":
-                if column.kind != "number":
+                text = str(condition.values[0])
+                if column.kind == "text" and condition.op in ("=", "!=") and text in column.values:
+                    made = Compare(column=place, op=condition.op, value=text)  # a code that looks like a number
+                elif column.kind != "number":
                     raise Unresolved(f"`{column.name}` is not a number, so it cannot be compared.")
-                made = Compare(column=place, op=condition.op, value=condition.values[0])
+                else:
+                    made = Compare(column=place, op=condition.op, value=condition.values[0])
             case "average":
                 if not is_numeric(column):
                     raise Unresolved(f"`{column.name}` has no average.")

@@ -158,6 +158,13 @@ def _compare(items: list[TaggedItem]) -> list[TaggedItem]:
     return [TaggedItem("F", _text(items), condition)]
 
 
+def _compare_not(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`age is not 20`."""
+    if items[1].data is not None or items[1].text not in ("not", "is not", "are not", "was not", "were not"):
+        return None
+    return _compare([items[0], TaggedItem("c", items[1].text, "!="), items[2]])
+
+
 def _compare_again(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`age is 36 or 37`, `price above 100 or below 5`: the same column again."""
     first: Condition = items[0].data
@@ -165,6 +172,8 @@ def _compare_again(items: list[TaggedItem]) -> list[TaggedItem] | None:
         return None
     ops = _pick(items, "co")
     op = _op(ops[0]) if ops else "="
+    if first.implied and ops and ops[0].text.split()[0] not in ("more", "less", "over", "under", "above", "below"):
+        return None  # "longer than 100 or higher than 20" is about two columns
     if op == "=" and any(part.op != "=" for part in (first, *first.either)):
         return None
     second = replace(first, text=_text(items[2:]), op=op, values=(items[-1].data,), either=())
@@ -360,6 +369,26 @@ def _rank_by(items: list[TaggedItem]) -> list[TaggedItem] | None:
         return None
     then = items[3].data if len(items) > 2 else None
     return [TaggedItem("Z", _text(items), Rank("desc", items[1].data, text=items[1].text, then=then), plural=True)]
+
+
+def _distribute_count(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`maximum and minimum number of cows`: both of the number that the column holds."""
+    if not any(item.tag in "M#" for item in items):
+        return None
+    named = {
+        "maximum number of": "max",
+        "highest number of": "max",
+        "minimum number of": "min",
+        "lowest number of": "min",
+    }
+    made: list[TaggedItem] = []
+    for item in items[:-1]:
+        if item.tag == "M" and item.text not in named:
+            return None
+        if item.tag in "AM":
+            measured = item if item.tag == "A" else TaggedItem("A", item.text, named[item.text])
+            made += [TaggedItem("&", "and"), measured, TaggedItem("#", "number of", ""), items[-1]]
+    return made[1:]
 
 
 def _distribute(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -787,6 +816,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"CVT", lambda items: [items[1], items[0], items[2]] if all(m.flag for m in items[0].data.meanings) else None),
     (r"VT", lambda items: _value_of_table(items) if items[1].joined else None),
     (r"TV|V+T", _value_of_table),
+    (r"rg(?=cN[TC]|NeT|M)", lambda items: [items[0]] if items[1].text == "by" else None),
     (r"rg[TC]", _agent),
     (r"gV|g[TC]V", _by_value),
     (r"NCT", _numbered),
@@ -800,6 +830,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"CxV", _named_not),
     (r"Vp?C|Cp?V", _named_value),
     (r"[#AUMSK][VFB]", _move_value),
+    (r"[AM](?:,?&[AM]|,[AM])+#?C", _distribute_count),
     (r"[AS](?:,?&[AS]|,[AS])+U?C", _distribute),
     (r"Cp?[co]A(?:C|(?![#UpTC]))", _above_average),
     (r"oA(?:C|(?![#UpTC]))", _adjective_average),
@@ -821,6 +852,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"oN", _adjective),
     (r"Cp?wN&N", _between),
     (r"wN&NC", lambda items: _between([items[-1], *items[:-1]])),
+    (r"CxN(?![eTC])", _compare_not),
     (r"Cp?Ne?(?!T)", _compare),
     (r"F\|[co]?N(?![TC])", _compare_again),
     (r"N[SM]", _top),

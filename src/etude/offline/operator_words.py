@@ -26,7 +26,11 @@ ASKING = frozenset(
     """.split()  # noqa: SIM905
 )
 
-REQUESTS = frozenset("show give find return get tell provide fetch retrieve display compute calculate".split())  # noqa: SIM905
+REQUESTS = frozenset(
+    """
+    report print show give find return get tell provide fetch retrieve display compute calculate
+    """.split()  # noqa: SIM905
+)
 """Verbs that ask for an answer, also after `please` or `can you`."""
 
 LINKING = frozenset(
@@ -47,7 +51,7 @@ LINKING = frozenset(
     purchased buy buys bought ordered sell sells sold selling shipped pay paid spend spent
     visited reviewed rated treat treated prescribe prescribed diagnose diagnosed
     experienced issued opened reported involving involve involves occured registered send sends sent sending cite cites
-    cited manage managed describe described
+    cited manage managed describe described correspond corresponds corresponded
     """.split()  # noqa: SIM905
 )
 """Verbs that only say that two things belong together; the keys say how."""
@@ -106,7 +110,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
 
     put("#", "", "how many", "number of", "numbers of", "total number of", "count of", "counts of", "total count of",
         "count the number of", "count the total number of", "count the numbers of", "overall number of",
-        "total numbers of", "how many of", "amount of times",
+        "total numbers of", "how many of", "number of total", "amount of times",
         "frequency of")  # fmt: skip
     put("#", "distinct", "number of distinct", "number of unique", "number of different", "how many distinct",
         "how many different", "how many unique", "count of distinct", "count of unique", "distinct count of",
@@ -146,8 +150,12 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "greatest number of", "maximum number of", "highest count of", "biggest number of",
         "highest total number of")  # fmt: skip
     put("P", "desc", "most frequent", "most common", "most frequently used", "most commonly used", "most popular",
-        "most used", "most frequently occurring")  # fmt: skip
-    put("P", "asc", "least frequent", "least common", "least popular", "least frequently used")
+        "most used", "most frequently occurring",
+        *(f"{verb} {the}most {often}" for verb in ("used", "appears", "appear", "occurs", "occur")
+          for the in ("", "the ") for often in ("often", "frequently", "commonly")))  # fmt: skip
+    put("P", "asc", "least frequent", "least common", "least popular", "least frequently used",
+        *(f"{verb} {the}least {often}" for verb in ("used", "appears", "occurs") for the in ("", "the ")
+          for often in ("often", "frequently", "commonly")))  # fmt: skip
     put("M", "asc", "fewest", "least number of", "lowest number of", "smallest number of", "minimum number of")
     put("S", ("desc", "length duration distance"), "longest")
     put("S", ("asc", "length duration distance"), "shortest")
@@ -185,7 +193,8 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "broken down by", "split by", "for every", "within each", "in every", "by each", "at each", "on each",
         "from each", "to each", "per each", "for each of", "with each", "under each", "through each", "for different",
         "across different", "separately for each", "breakdown by", "across each", "into each",
-        "for each unique", "for each distinct", "over the", "over each", "over", "in terms of")  # fmt: skip
+        "for each unique", "for each distinct", "for each different", "for each of different", "in different",
+        "over the", "over each", "over", "in terms of")  # fmt: skip
     for grain, phrases in {
         "month": ("monthly", "month by month"),
         "year": ("yearly", "annual", "annually", "year by year"),
@@ -255,7 +264,9 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "order the output by", "arranged by", "ordered from", "sorted from", "starting from the", "starting from",
         "starting with the", "sort the", "order the", "sorted in order of", "arrange by", "listed by", "in order by",
         "sorted according to", "ordered according to", "order the list by", "sort the list by", "order them based on",
-        "sorted based on", "ordered based on")  # fmt: skip
+        "sorted based on", "ordered based on", "ordering by", "sorting by", "alphabetically ordered by",
+        "alphabetically sorted by", "ordered alphabetically by", "sorted alphabetically by",
+        "according to")  # fmt: skip
     put("d", "desc", "in descending order", "descending", "desc", "from highest to lowest", "highest to lowest",
         "from most to least", "largest first", "highest first", "most first", "descending order",
         "in decreasing order",
@@ -271,7 +282,9 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "from oldest to youngest", "in decreasing alphabetical order", "in the decreasing order",
         "in descending order alphabetically", "in reverse chronological order", "from old to young",
         "from the most to the least", "from the most recent to the oldest", "in desending order",
-        "in descending lexicographical order", "highest ones first", "largest ones first")  # fmt: skip
+        "in descending lexicographical order", "highest ones first", "largest ones first", "decreasing",
+        "in descending",
+        "decreasing order", "in a decreasing order", "from big to small", "from biggest to smallest")  # fmt: skip
     put("d", "asc", "in ascending order", "ascending", "asc", "from lowest to highest", "lowest to highest",
         "alphabetically", "in alphabetical order", "smallest first", "lowest first", "ascending order",
         "in increasing order", "from smallest to largest", "from shortest to longest", "from least to most",
@@ -284,7 +297,9 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "from the smallest to the largest", "in ascending order alphabetically", "in lexical order",
         "in an alphabetical order", "by alphabetic order", "from young to old", "in alphabetical ascending order",
         "from least to greatest", "in increasing alphabetical order", "in the alphabetic order",
-        "in ascending alphabetic order", "in ascending lexicographical order", "in dictionary order")  # fmt: skip
+        "in ascending alphabetic order", "in ascending lexicographical order", "in dictionary order", "increasing",
+        "in ascending", "increasing order", "in an increasing order", "from small to big",
+        "from smallest to biggest")  # fmt: skip
     put("R", 1, "ratio of", "ratio", "proportion of", "proportion", "share of", "fraction of",
         "ratio between")  # fmt: skip
     put("R", 100, "percentage of", "percent of", "percentage", "% of", "as a percentage of")
@@ -302,7 +317,11 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "contains the substring", "contain the substring", "containing the substring", "contains the text",
         "contains the string", "contain the string", "has the substring", "have the substring", "with the substring",
         "contains word", "contain word", "including the word", "contains the phrase", "contain the phrase",
-        "has substring", "contains substring", "with substring")  # fmt: skip
+        "has substring", "contains substring", "with substring", "containing the letter", "containing the string",
+        "containing the phrase", "containing the text", "containing word", "containing letter", "contains letter",
+        "contain letter", "with the letter", "include the letter", "including the letter", "has the phrase",
+        "have the phrase", "include the phrase", "includes the phrase", "includes the string",
+        "include the string")  # fmt: skip
     put("|", None, "or", "nor")
     put("|", "vs", "vs", "versus", "vs .", "compared with")
     put("&", None, "and", "as well as", "along with", "&", "together with", "plus", "showing", "returning", "listing",

@@ -277,12 +277,15 @@ def _abbreviated(name: Phrase) -> Iterator[tuple[Phrase, int]]:
     """Yield the name without the word for its kind: `city_name` is the city, `citation_num` the citations."""
     if len(name) > 1 and (name[-1] in GENERIC or name[-1] in MEASURES or len(name[-1]) == 1):
         kind = SYNONYM if name[-1] in ("type", "code") else SUFFIX
-        for phrase, cost in _respelled(name[:-1]):
+        whole = name[:-2] if len(name) > 2 and name[-2] == "in" else name[:-1]
+        for phrase, cost in _respelled(whole):
             yield phrase, cost + kind
     if len(name) > 1 and name[0] in ("number", "total", "is", "has", "count", "n"):
         rest = name[2:] if name[1] == "of" else name[1:]
         for phrase, cost in _respelled(rest):
             yield phrase, cost + SUFFIX
+    if name[-2:] == ("email", "address"):
+        yield name[:-1], SUFFIX
     if len(name) > 1 and name[-1] == "id":
         yield (name[-2], "identifier"), 0
 

@@ -12,6 +12,7 @@ from etude.offline.question_parts import Condition, Name, Question
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary, once_per_vocabulary
 from etude.offline.vocabulary_names import table_name_without_schema
+from etude.offline.words import SCALES
 from etude.sources.plan.model import (
     Aggregate,
     Between,
@@ -55,19 +56,20 @@ class Facts:
 def plan_facts(plan: QueryPlan) -> Facts:
     """Return what a plan uses."""
     facts = Facts()
-    for node in _nodes(plan):
+    for node in plan_nodes(plan):
         _note(node, facts)
     return facts
 
 
-def _nodes(node: Any) -> Iterator[Any]:
+def plan_nodes(node: Any) -> Iterator[Any]:
+    """Yield the parts of a plan, its inner plans included."""
     if isinstance(node, BaseModel):
         yield node
         for name in type(node).model_fields:
-            yield from _nodes(getattr(node, name))
+            yield from plan_nodes(getattr(node, name))
     elif isinstance(node, tuple | list):
         for each in node:
-            yield from _nodes(each)
+            yield from plan_nodes(each)
 
 
 def _note(node: Any, facts: Facts) -> None:
@@ -174,7 +176,8 @@ def _linked(vocabulary: Vocabulary) -> dict[Place, set[Place]]:
 def _keeps_number(item: TaggedItem, facts: Facts, question: Question) -> bool:
     units = any(condition.unit for condition in question.conditions) or any(t.unit for t in question.thresholds)
     dated = any(text.startswith(str(item.data)) for text in facts.texts)
-    return units or dated or float(item.data) in facts.numbers or TimeGrain in facts.kinds
+    held = {float(item.data), *(float(item.data) / scale for scale in SCALES.values())}
+    return units or dated or bool(held & facts.numbers) or TimeGrain in facts.kinds
 
 
 def _compares(item: TaggedItem, facts: Facts, question: Question) -> bool:
@@ -191,7 +194,9 @@ _OPERATORS: dict[str, Callable[[TaggedItem, Facts, Question], bool]] = {
     ),
     "y": lambda item, facts, question: bool({"correlation", "quantile"} & facts.functions),
     "m": lambda item, facts, question: question.gaps,
-    "M": lambda item, facts, question: facts.chooses or facts.orders,
+    "M": lambda item, facts, question: (
+        facts.chooses or facts.orders or bool({"min", "max"} & facts.functions and item.text.startswith(("min", "max")))
+    ),
     "S": lambda item, facts, question: facts.chooses or facts.orders or bool({"min", "max"} & facts.functions),
     "P": lambda item, facts, question: facts.chooses or facts.orders,
     "K": lambda item, facts, question: facts.chooses,
@@ -206,6 +211,19 @@ _OPERATORS: dict[str, Callable[[TaggedItem, Facts, Question], bool]] = {
     "I": lambda item, facts, question: question.everything,
 }
 """By tag, whether the plan has a place for an operator word."""
+
+
+def find_noun_beside(items: Sequence[TaggedItem], plan: QueryPlan, question: Question) -> str:
+    """Return the noun that stands beside the subject but is not in the answer: `customers and suppliers`; else ''."""
+    if question.subject is None or plan.aggregate:
+        return ""
+    refs = [node.table for node in plan_nodes((plan.select, plan.group_by)) if isinstance(node, ColumnRef)]
+    for first, between, second in zip(items, items[1:], items[2:], strict=False):
+        if first.tag != "T" or between.tag != "&" or second.tag != "T" or first.data != question.subject:
+            continue
+        if not {table_name_without_schema(meaning.table) for meaning in second.data.tables} & {*refs}:
+            return second.text
+    return ""
 
 
 def find_repetition(question: Question, plan: QueryPlan, vocabulary: Vocabulary) -> str:

@@ -83,6 +83,11 @@ _ATTRIBUTES = {
     "star": "rating", "aged": "age", "priced": "price", "weighing": "weight", "costing": "cost", "born": "birth",
 }  # fmt: skip
 _REVENUE = frozenset(("revenue", "turnover", "earnings", "income"))
+_NUMBERED = frozenset(("phone", "telephone", "fax", "mobile", "cell", "license", "licence", "isbn", "zip"))
+"""What a number after it does not count: a phone number is a phone."""
+_STAFF = frozenset(("staff", "faculty", "crew"))
+_BY_MANY = tuple(["by", word] for word in ("most", "more", "at", "fewest"))
+"""What follows a value that is shared by a number of rows; `shared by A and B` asks for what both have."""
 _VAGUE = frozenset(("about", "around", "up", "down", "off", "just", "very"))
 """Words that say nothing on their own, but change a number that follows them."""
 _BEFORE_MONTH = ("p", "&", "|", "x", "c", "g")
@@ -245,6 +250,16 @@ def _best(
         return None, 2
     if token.low in ("change", "changes") and tokens[0].low == "how":
         # "How does the price change over the years" asks for the price.
+        return None, 1
+    if token.low == "when" and before and before[-1].tag in "CDt":
+        # "The dates when" are those at which something holds.
+        return None, 1
+    if token.base == "member" and before and before[-1].tag in "TC" and tokens[at - 1].base in _STAFF:
+        # A staff member is one of the staff, if nothing is called so.
+        return None, 1
+    if token.low == "shared" and [t.low for t in tokens[at + 1 : at + 4] if t.low != "the"][:2] in _BY_MANY:
+        return TaggedItem("r", token.text, "share"), 1
+    if token.low == "yet" and any(item.tag == "x" for item in before):
         return None, 1
     if token.low == "only" and at + 1 < len(tokens) and tokens[at + 1].number is not None:
         return TaggedItem("c", token.text, "="), 1
@@ -421,6 +436,8 @@ def _operator(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | None
     for size in range(min(LONGEST, len(tokens) - at), 0, -1):
         phrase = tuple(token.low for token in tokens[at : at + size])
         word = OPERATORS.get(phrase)
+        if word and word.tag == "e" and at + size < len(tokens) and tokens[at + size].low == "than":
+            continue  # "above 10 or less than 5" compares twice
         if word:
             return TaggedItem(word.tag, " ".join(phrase), word.data), size
         # Articles inside a phrase change nothing: "the ratio of the".
@@ -444,6 +461,9 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, i
             # A column by its own name, `temp_c`, whose words are spelled out.
             meanings = _lookup(index, spell_out_words(t.low for t in span))
         meanings = meanings or names_shortened(index, [t.base for t in span])
+        if not meanings and size > 1 and span[-1].base == "number" and span[-2].base in _NUMBERED:
+            # A phone number is the phone, not how many there are.
+            meanings = tuple(m for m in _lookup(index, [t.base for t in span[:-1]]) if m.column is not None)
         if not meanings or (size == 1 and (len(span[0].low) == 1 or span[0].kind == "number" or span[0].low in _HARD)):
             continue
         if size > 1 and (_two_nouns(span, index) or _names_owner(span, meanings, index)):

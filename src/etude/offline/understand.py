@@ -20,7 +20,7 @@ from etude.offline.phrase_index import SYNONYM, Hit, Meaning, one_slip, phrase_i
 from etude.offline.question_parts import Name, Question
 from etude.offline.resolve import Ambiguous, Unresolved, is_numeric, listed_words
 from etude.offline.row_noun import name_rows, names_its_rows
-from etude.offline.self_check import find_lost_words, find_repetition
+from etude.offline.self_check import find_lost_words, find_noun_beside, find_repetition
 from etude.offline.tags import TaggedItem, tag_asked_units, tag_items
 from etude.offline.value_search import find_unexplained_words, tag_found_values
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
@@ -179,6 +179,8 @@ def _check_words(items: Sequence[TaggedItem], made: Assembled, parts: Question, 
     lost = find_lost_words(items, made.plan, parts, vocabulary)
     if lost:
         raise Unresolved(f"It is not clear what {listed_words(lost)} here.")
+    if beside := find_noun_beside(items, made.plan, parts):
+        raise Unresolved(f"It is not clear what to show of `{beside}`.")
     if said := find_repetition(parts, made.plan, vocabulary):
         raise Unresolved(f"It is not clear what `{said}` says about the others: the answer would only repeat it.")
 

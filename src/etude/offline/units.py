@@ -7,7 +7,7 @@ from decimal import Decimal
 from etude.offline.operator_words import CURRENCY, UNITS
 from etude.offline.resolve import MONEY, Unresolved
 from etude.offline.vocabulary import KnownColumn, KnownTable
-from etude.offline.words import base_form
+from etude.offline.words import SCALES, base_form
 
 _SAME = {
     "centimeter": "cm", "centimetre": "cm", "millimeter": "mm", "millimetre": "mm", "metre": "meter", "km": "kilometer",
@@ -62,7 +62,12 @@ def number_in_unit(column: KnownColumn, table: KnownTable, value: float | int, u
             part = float(Decimal(str(value)) / 100)
             return part, f"`{value}%` is read as {part}, because `{column.name}` goes from {low} to {high}."
         return value, ""
-    return value, check_unit(column, table, unit) if unit else ""
+    note = check_unit(column, table, unit) if unit else ""
+    scale = SCALES.get(column.words[-1], 1) if len(column.words) > 1 else 1
+    if scale > 1 and abs(value) >= scale:
+        scaled = value / scale
+        return scaled, note or f"`{value:,}` is read as {scaled:,g}, because `{column.name}` is in {column.words[-1]}s."
+    return value, note
 
 
 def _many(unit: str) -> str:

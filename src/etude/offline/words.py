@@ -141,6 +141,8 @@ QUANTITIES = frozenset(
 
 GENERIC = frozenset(["name", "title", "number", "num", "code", "type", "count", "no"])
 """Last words of column names that say what kind of thing a column holds, not what it is about."""
+SCALES = {"thousand": 1_000, "million": 1_000_000, "billion": 10**9}
+"""Last words of column names that say how many each unit of their numbers stands for."""
 MEASURES = frozenset(
     [
         "mile",
@@ -183,6 +185,7 @@ MEASURES = frozenset(
         "pound",
         "ton",
         "yn",
+        *SCALES,
     ]
 )
 """Last words of column names that name a unit, or that the values are yes and no."""
@@ -215,7 +218,7 @@ _NUMBER_WORDS = {
     "ten": 10, "eleven": 11, "twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50,
     "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
 }  # fmt: skip
-_SCALES = {"hundred": 100, "thousand": 1_000, "k": 1_000, "million": 1_000_000, "m": 1_000_000, "billion": 10**9}
+_FACTORS = {"hundred": 100, "k": 1_000, "m": 1_000_000, **SCALES}
 
 Kind = Literal["word", "number", "quoted", "mark"]
 
@@ -436,8 +439,8 @@ def _join_numbers(tokens: list[Token]) -> Iterator[Token]:
             yield token
             at += 1
             continue
-        while end < len(tokens) and tokens[end].low in _SCALES and token.low[-1:] != "%":
-            value *= _SCALES[tokens[end].low]
+        while end < len(tokens) and tokens[end].low in _FACTORS and token.low[-1:] != "%":
+            value *= _FACTORS[tokens[end].low]
             end += 1
         text = " ".join(t.text for t in tokens[at:end])
         low = token.low if end == at + 1 else str(value)

@@ -27,7 +27,7 @@ from etude.offline.answer_sentence import write_sentence
 from etude.offline.deadline import OutOfTime, within_deadline
 from etude.offline.namesakes import find_namesakes
 from etude.offline.phrase_index import Hit, phrase_index_of
-from etude.offline.result_check import doubt_result, settle_choices_by_result
+from etude.offline.result_check import doubt_repetition, doubt_result, settle_choices_by_result
 from etude.offline.tied_rows import find_tied_rows
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
 from etude.offline.value_search import look_up_values
@@ -37,6 +37,7 @@ from etude.playbook import Definition, apply_definitions
 from etude.runtime.answer import Read, read_answer_table
 from etude.runtime.thread import thread_runs
 from etude.runtime.tool_context import RunResources
+from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
 from etude.store.base import Store
 
@@ -119,15 +120,18 @@ class OfflineModel(Model):
                     call = _call("execute_query_plan", {"dataset": dataset, "plan": body}, said)
                     return call.model_copy(update={"confidence": meant.confidence})
                 rows = list(itertools.islice(result.iter_rows(), ROWS))
-                if doubt := doubt_result(meant, [c.name for c in result.columns], rows, result.row_count):
-                    raise NotUnderstood(doubt, hint="Ask in other words, or choose a model.")
                 columns = [c.name for c in result.columns]
+                catalog = self._resources.find_catalog(dataset)
+
+                def run_plan(other: QueryPlan) -> Iterator[tuple[Any, ...]]:
+                    return self._rows(dataset, compile_plan(other, catalog), cancel)
+
+                doubt = doubt_result(meant, columns, rows, result.row_count) or doubt_repetition(meant, run_plan)
+                if doubt:
+                    raise NotUnderstood(doubt, hint="Ask in other words, or choose a model.")
                 text = write_sentence(meant, columns, rows, result.row_count)
                 vocabulary = self.vocabulary(dataset, cancel)
-                catalog = self._resources.find_catalog(dataset)
-                tied = find_tied_rows(
-                    plan, columns, rows, lambda longer: self._rows(dataset, compile_plan(longer, catalog), cancel)
-                )
+                tied = find_tied_rows(plan, columns, rows, run_plan)
                 others = find_namesakes(plan, vocabulary, lambda sql: self._rows(dataset, sql, cancel))
                 return Turn(text=" ".join(part for part in (text, tied, others, *meant.told) if part))
 
