@@ -35,6 +35,8 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabulary
             "studio_id INTEGER REFERENCES studios (studio_id));"
             "CREATE TABLE ratings (rating_id INTEGER PRIMARY KEY, film_id INTEGER REFERENCES films (film_id), "
             "stars INTEGER);"
+            "CREATE TABLE visits AS SELECT * FROM (VALUES ('Peru', 'South', 2001), ('Peru', 'South', 2002), "
+            "('Chile', 'South', 2001), ('Mali', 'North', 2001), ('Mali', 'North', 2001)) AS t (country, region, year);"
             "INSERT INTO studios VALUES (1, 'Alder', 'Rome', '11', 'a@x.org', 20),"
             "(2, 'Birch', 'Oslo', '12', 'b@x.org', 5),"
             "(3, 'Cedar', 'Rome', '13', 'c@x.org', 40), (4, 'Dogwood', 'Bern', '14', 'd@x.org', 7);"
@@ -61,6 +63,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabulary
         ("Find the phone number and email of the studio named Birch.", "SELECT '12', 'b@x.org'"),
         ("What is the average budget of films in different formats?", "VALUES ('avi', 40.0), ('mp4', 30.0)"),
         ("Which cities are shared by more than one studios?", "SELECT 'Rome'"),
+        ("List all countries in the region South", "VALUES ('Peru'), ('Chile')"),
     ],
 )
 def test_other_words_give_the_same_answer(question: str, sql: str, films: tuple[Vocabulary, Ask]) -> None:

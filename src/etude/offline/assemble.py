@@ -774,7 +774,7 @@ class _Builder(Ratios):
         )
         # "Which cities do customers live in" asks for cities, each once.
         things = not question.plural or (question.subject is None and bool(question.context))
-        if denied or chosen or things or not (tree.fans() or question.conditions or own):
+        if denied or chosen or things or not table.key or not (tree.fans() or question.conditions or own):
             return False
         return self._repeats(tree, columns, table)
 
