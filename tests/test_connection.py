@@ -237,7 +237,7 @@ def test_a_question_reads_registered_tables(db: etude.Connection, tmp_path: Path
     joined = "SQL: SELECT count(*) AS n FROM customers JOIN regions USING (country) WHERE region = 'north'"
     assert db.ask(joined).text == "n: 2"
     with etude.connect({"sales": [{"amount": 2}, {"amount": 3}]}) as alone:
-        assert alone.ask("What is the total amount of sales?", model="offline").text == "Sum amount: 5."
+        assert alone.ask("What is the total amount of sales?", model="offline").text == "Total amount: 5."
     with sqlite3.connect(tmp_path / "s.db") as made:
         made.execute("CREATE TABLE t (a)")
     with etude.connect(tmp_path / "s.db") as other:

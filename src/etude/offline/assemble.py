@@ -175,10 +175,10 @@ class _Builder(Ratios):
         if ordering is not None and ordering.direction in ("best", "worst"):
             by = ordering.by or next((p for p in question.requested if isinstance(p, Measure)), None)
             measured = self._measured(by).column if isinstance(by, Measure) else None
-            ordered = self.resolver.column(by) if isinstance(by, Name) and by.columns else measured
-            if ordered is None:
+            sorted_by = self.resolver.column(by) if isinstance(by, Name) and by.columns else measured
+            if sorted_by is None:
                 raise Unresolved(f"It is not clear what `{ordering.direction} first` means here.")
-            way = self._better_end(ordered, ordering.direction, f"{ordering.direction} first")
+            way = self._better_end(sorted_by, ordering.direction, f"{ordering.direction} first")
             ordering = replace(ordering, direction=way)
         requested, asked = ([self._better_measure(p) for p in parts] for parts in (question.requested, question.asked))
         self.question = replace(question, rank=rank, ordering=ordering, requested=tuple(requested), asked=tuple(asked))
