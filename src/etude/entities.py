@@ -340,7 +340,7 @@ class Replay(Entity):
         return f"Did you mean “{self.similar}”? It was answered before." if self.similar else ""
 
 
-class Verdict(Entity):
+class Judgement(Entity):
     """What a person said about an answer."""
 
     verdict: Literal["right", "wrong"]
@@ -396,7 +396,7 @@ class Run(Entity):
     replay: Replay | None = None
     script: str | None = None
     """The script that was compiled from this run."""
-    feedback: Verdict | None = None
+    feedback: Judgement | None = None
     """The last verdict of a person."""
 
 

@@ -15,6 +15,7 @@ from etude.entities import (
     Estimate,
     Figure,
     Guidance,
+    Judgement,
     Limits,
     Outcome,
     Read,
@@ -29,7 +30,6 @@ from etude.entities import (
     StepKind,
     Turn,
     Usage,
-    Verdict,
 )
 from etude.errors import Conflict
 
@@ -235,7 +235,7 @@ class ScriptCompiled(Entity):
     elapsed_ms: float = 0.0
 
 
-class RunJudged(Verdict):
+class RunJudged(Judgement):
     """A person said whether the answer is right."""
 
     type: Literal["run.judged"] = "run.judged"
@@ -408,7 +408,7 @@ class _Folding:
             case ScriptCompiled(script=script):
                 return {"script": script}
             case RunJudged():
-                return {"feedback": Verdict(**_fields(event))}
+                return {"feedback": Judgement(**_fields(event))}
             case Note(text=text):
                 self._list("notes").append(text)
             case _:

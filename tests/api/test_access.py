@@ -135,6 +135,9 @@ def test_without_keys_other_sites_and_other_names_stay_out(app: App) -> None:
             assert here.get("/api/datasets", headers={"Host": host}).status_code == 200, host
         for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
             assert here.post("/api/sql", json=SELECT, headers=headers).status_code == 403, headers
+            assert here.get("/api/datasets", headers=headers).status_code == 403, headers
+        several = [("Host", "evil.example"), ("Host", "localhost")]
+        assert here.get("/api/datasets", headers=several).status_code == 403
         # Reading can mean work too, such as a profile; other sites may only link to the page.
         for path in ("/profile/shop", "/api/datasets/shop/profile", "/api/datasets", "/readyz", "/api/runs"):
             for site in ("cross-site", "same-site"):
@@ -144,6 +147,18 @@ def test_without_keys_other_sites_and_other_names_stay_out(app: App) -> None:
         # A form of another site can send text, and text is no JSON here.
         assert here.post("/api/sql", content='{"query": "SELECT 1"}', headers={"content-type": "text/plain"}).is_error
         assert "access-control-allow-origin" not in here.get("/api/datasets", headers={"Origin": "http://x"}).headers
+
+
+def test_a_key_creates_no_key_that_may_use_more(guarded: TestClient, app: App) -> None:
+    headers = bearer(app, "admin", per_minute=50, daily_seconds=60.0)
+    asked = {"per_minute": 1_000_000, "at_once": 7, "daily_seconds": 0.0}
+    made = guarded.post("/api/keys", json={"name": "more", "role": "admin", "limits": asked}, headers=headers).json()
+    listed = guarded.get("/api/keys", headers=headers).json()["items"]
+    limits = next(key["limits"] for key in listed if key["id"] == made["id"])
+    assert (limits["per_minute"], limits["at_once"], limits["daily_seconds"]) == (50, 7, 60.0)
+    plain = guarded.post("/api/keys", json={"name": "plain", "role": "reader"}, headers=headers).json()["id"]
+    listed = guarded.get("/api/keys", headers=headers).json()["items"]
+    assert next(key["limits"] for key in listed if key["id"] == plain)["per_minute"] == 50
 
 
 def test_a_key_has_its_rate(guarded: TestClient, app: App, monkeypatch: pytest.MonkeyPatch) -> None:

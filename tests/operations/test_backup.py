@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import tarfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +18,9 @@ from etude.agents.worker import Worker
 from etude.app import App
 from etude.cli.main import run_command
 from etude.entities import SourceSpec
-from etude.errors import Conflict, Invalid, NotFound
+from etude.errors import Conflict, Damaged, Invalid, NotFound
 from etude.operations.backup import (
+    _restore_playbooks,
     back_up,
     check_backup,
     find_backup,
@@ -38,6 +41,19 @@ def new_store(store_url: str, tmp_path: Path, request: pytest.FixtureRequest) ->
     postgres = store_url.startswith("postgresql")
     url = request.getfixturevalue("postgres_server")() if postgres else f"sqlite:///{tmp_path}/new/etude.db"
     return {"home": tmp_path / "new", "store": url}
+
+
+@pytest.mark.parametrize("name", ["etude.toml", "playbooks/../etude.toml", "/etude.toml", "playbooks/link"])
+def test_a_backup_that_was_changed_writes_nothing_but_playbooks(tmp_path: Path, name: str) -> None:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as archive:
+        member = tarfile.TarInfo(name)
+        if name.endswith("link"):
+            member.type, member.linkname = tarfile.SYMTYPE, "/etc"
+        archive.addfile(member, io.BytesIO())
+    with pytest.raises(Damaged, match="is not a playbook"):
+        _restore_playbooks(tmp_path / "home", data.getvalue())
+    assert list((tmp_path / "home").iterdir()) == []
 
 
 def test_everything_comes_back(open_app: Open, new_store: dict[str, Any], shop: Path, tmp_path: Path) -> None:

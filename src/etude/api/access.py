@@ -137,13 +137,13 @@ class AccessControl:
         if self.keys and caller.cookie is None:
             return
         origin = headers.get("origin")
-        site = headers.get("sec-fetch-site", "none")
-        if method in SAFE:
-            if site not in ("same-origin", "none") and path not in LINKED:
-                raise _other_site()
-            return
-        if (origin is not None and origin.partition("://")[2] != host) or site not in ("same-origin", "none"):
+        same_site = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+        if not same_site or (origin is not None and origin.partition("://")[2] != host):
+            if method in SAFE and path in LINKED:
+                return
             raise _other_site()
+        if method in SAFE:
+            return
         if caller.cookie is not None and not hmac.compare_digest(
             headers.get("x-csrf-token", "").encode(), csrf_token(caller.cookie).encode()
         ):

@@ -24,11 +24,18 @@ async def list_keys(call: AdminCall) -> Listing[ApiKey]:
 
 @router.post("/keys", status_code=201, response_model=NewKey)
 async def create_key(call: AdminCall, body: KeyRequest, request: Request) -> NewKey:
-    """Create a key for the tenant; its secret is shown only once, not even again for a repeated Idempotency-Key."""
+    """Create a key for the tenant, with limits and an end that are not above those of the caller's own key.
+
+    Its secret is shown only once, not even again for a repeated Idempotency-Key.
+    """
     mark_response_secret(request.scope)
     expires = datetime.now(UTC) + timedelta(days=body.days) if body.days else None
+    limits, creator = body.limits, call.caller.key
+    if creator is not None:
+        limits = limits.within(creator.limits)
+        expires = min(filter(None, (expires, creator.expires_at)), default=None)
     make = call.server.identity.create_key
-    key, secret = await call.access_store(make, body.name, body.role, call.caller.tenant, body.limits, expires)
+    key, secret = await call.access_store(make, body.name, body.role, call.caller.tenant, limits, expires)
     return NewKey(id=key.id, tenant=key.tenant, name=key.name, role=key.role, key=secret)
 
 

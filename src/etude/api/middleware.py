@@ -15,7 +15,7 @@ from typing import Any
 from etude.api.access import ANONYMOUS, SAFE, Caller
 from etude.api.call import ApiCall, ServerState
 from etude.api.problems import HttpError, respond_with_problem
-from etude.errors import Conflict, EtudeError, Invalid, problem
+from etude.errors import Conflict, EtudeError, Forbidden, Invalid, problem
 from etude.ids import new_id
 from etude.store.identity import StoredResponse
 
@@ -140,6 +140,8 @@ class Exchange:
         except EtudeError:
             if needs_key:
                 raise
+        if sum(name == b"host" for name, _ in self._scope["headers"]) > 1:
+            raise Forbidden("The request has several Host headers.", hint="Send one.")
         server.access_control.check_origin(self._caller, method, self._scope["path"], self._headers)
         if needs_key:
             self._caller.require("reader")

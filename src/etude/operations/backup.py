@@ -417,4 +417,11 @@ def restore_backup(
 def _restore_playbooks(home: Path, data: bytes) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        for member in archive:
+            parts = Path(member.name).parts
+            if parts[:1] != (PLAYBOOKS,) or ".." in parts or not (member.isfile() or member.isdir()):
+                raise Damaged(
+                    f"The playbooks of the backup hold `{member.name[:200]}`, which is not a playbook.",
+                    hint="The backup was changed. Restore another one: `etude restore PLACE --list` lists them.",
+                )
         archive.extractall(home, filter="data")

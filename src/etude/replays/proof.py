@@ -88,7 +88,8 @@ def read_recorded_capsule(path: Path) -> RecordedRun:
             if sum(info.file_size for info in archive.infolist()) > CAPSULE_BYTES:
                 raise Invalid(f"`{path}` is larger than {CAPSULE_BYTES:,} bytes unpacked.", hint="Check its origin.")
             run = Run.model_validate_json(archive.read("run.json"))
-            names = [n for n in archive.namelist() if n.startswith("artifacts/")]
+            used = {artifact.hash for artifact in run.artifacts}
+            names = [n for n in archive.namelist() if n.startswith("artifacts/") and Path(n).stem in used]
             files = {Path(name).stem: archive.read(name) for name in names}
     except FileNotFoundError:
         raise NotFound(f"There is no file `{path}`.", hint="`etude runs export RUN FILE` writes one.") from None

@@ -80,6 +80,15 @@ class KeyLimits(Entity):
     daily_seconds: float | None = Field(default=None, ge=0)
     """Seconds of runs."""
 
+    def within(self, owner: KeyLimits) -> KeyLimits:
+        """Return these limits, none of them above the owner's: a key cannot create one that may use more."""
+        names = KeyLimits.model_fields
+        return self.model_copy(update={name: _within(getattr(self, name), getattr(owner, name)) for name in names})
+
+
+def _within(asked: float | None, owned: float | None) -> float | None:
+    return owned if owned and (not asked or asked > owned) else asked
+
 
 class ApiKey(Entity):
     """A key as lists show it: never its secret."""

@@ -65,6 +65,36 @@ def test_macros_of_the_file_can_be_called(driver: DuckdbDriver) -> None:
     assert rows(driver, "SELECT round(net(119)) AS n") == [{"n": 100.0}]
 
 
+TREE = '{"error": false, "statements": [{"node": {"type": "SELECT_NODE", "select_list": []}}]}'
+
+
+@pytest.mark.parametrize(
+    "macro",
+    [
+        "list_value() AS string_split('{secret}', ',')",
+        f"json_serialize_sql(x, skip_null := 1, skip_empty := 1, skip_default := 1) AS '{TREE}'",
+        "duckdb_functions() AS TABLE SELECT 'duckdb_settings' AS function_name, false AS internal",
+        "duckdb_tables() AS TABLE SELECT 'shop' AS database_name, 'main' AS schema_name, 'x' AS table_name",
+    ],
+)
+def test_a_macro_of_the_file_is_not_called_in_place_of_what_etude_calls(tmp_path: Path, macro: str) -> None:
+    secret, path = tmp_path / "secret.txt", tmp_path / "evil.duckdb"
+    secret.write_text("a secret")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS a")
+        connection.execute(f"CREATE VIEW opened AS SELECT content FROM read_text('{secret}')")
+        connection.execute("CREATE MACRO " + macro.replace("{secret}", str(secret)))
+    opened = DuckdbDriver(Mount("evil", "duckdb", str(path)), scratch=str(tmp_path / "scratch"))
+    try:
+        assert rows(opened, "SELECT a FROM t") == [{"a": 1}]
+        assert {table["name"] for table in opened.catalog()["tables"]} == {"t", "opened"}
+        for query in ("SELECT * FROM opened", "SELECT * FROM duckdb_settings()", f"FROM read_text('{secret}')"):
+            with pytest.raises(EtudeError):
+                rows(opened, query)
+    finally:
+        opened.close()
+
+
 def test_a_left_result_does_not_block_the_next_query(driver: DuckdbDriver) -> None:
     batches = driver.run(driver.check("SELECT * FROM range(10000000)"), 10)
     next(batches)

@@ -33,6 +33,9 @@ class DuckdbDriver(Driver):
 
         self._mounts = (mount, *others)
         self._connection = duckdb.connect(":memory:")
+        # For the statements of the driver and the guard: the sources are not in its search path, so a macro or table of
+        # a file (`list_value`, `json_serialize_sql`, `duckdb_tables`) cannot take the place of what they call.
+        self._apart = self._connection.cursor()
         self._relations: dict[str, tuple[Any, list[str]]] = {}
         # A database of which only some tables are granted is attached under a random name, which the guard refuses.
         self._hidden = {
@@ -40,17 +43,17 @@ class DuckdbDriver(Driver):
         }
         for each in self._mounts:
             self._attach(each)
+        self._harden(memory, threads, scratch)
         self._connection.execute(f"USE {quote_identifier(mount.name)}")
         if also := [m.name for m in others if m.unqualified]:
             path = ",".join(f"{quote_identifier(name)}.main" for name in (mount.name, *also))
             self._connection.execute(f"SET search_path = {quote_literal(path)}")
-        self._guard = Guard(self._connection, self._names(), self._macros)
+        self._guard = Guard(self._apart, self._names(), self._macros)
         # Read once: the attached databases cannot change.
-        reader = _CatalogReader(self._connection, self._mounts, self._hidden)
+        reader = _CatalogReader(self._apart, self._mounts, self._hidden)
         self._tables = reader.tables()
         self._own_tables = [t["name"] for t in reader.tables_of(mount)] if others else [t["name"] for t in self._tables]
         self._row_counts = {t["name"]: t["row_count"] for t in self._tables}
-        self._harden(memory, threads, scratch)
 
     def _attach(self, mount: Mount) -> None:
         import duckdb
@@ -112,13 +115,13 @@ class DuckdbDriver(Driver):
             run("SET max_temp_directory_size = '0KB'")
         paths = [p for m in self._mounts for f in m.files for p in f["paths"]]
         run(f"SET allowed_paths = [{', '.join(quote_literal(p) for p in paths)}]")
-        # Last, and in this order: each of the two makes the settings above it final.
+        # Last, and in this order: each of the two makes the settings above it final. A search path can still be set.
         run("SET enable_external_access = false")
         run("SET lock_configuration = true")
 
     def _names(self) -> GrantedNames:
         ours = {m.name for m in self._mounts}
-        rows = self._connection.execute(
+        rows = self._apart.execute(
             "SELECT database_name, schema_name, table_name FROM duckdb_tables() UNION ALL "
             "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal"
         ).fetchall()
@@ -132,7 +135,7 @@ class DuckdbDriver(Driver):
             return []
         return [
             r[0]
-            for r in self._connection.execute(
+            for r in self._apart.execute(
                 "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
             ).fetchall()
         ]
