@@ -41,7 +41,8 @@ def suggest_from_vocabulary(vocabulary: Vocabulary, today: date) -> Iterator[Und
 
 def _offers(table: KnownTable, numbered: bool, alone: bool) -> Iterator[str]:
     # The name of a file, `school`, is not what its rows are.
-    noun = "rows" if alone and not names_its_rows(table.name) else _noun(table, numbered)
+    last = without_numbers(split_identifier(table.name))[-1:]
+    noun = "rows" if alone and not any(map(names_its_rows, last)) else _noun(table, numbered)
     amounts = [c for c in table.columns if is_numeric(c) and c.kind == "number" and not c.identifies and c.distinct > 1]
     groups = [c for c in table.columns if c.kind == "text" and 1 < c.distinct <= GROUPS and c.distinct < table.rows]
     times = [c for c in table.columns if c.kind in ("date", "timestamp") and c.distinct > 1]
