@@ -1,4 +1,4 @@
-"""Whether more is better: of a rating yes, of a delay no, of a mark nobody knows without its description."""
+"""Whether more is better: yes for a rating, no for a delay; for a mark only its description says."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ export function barsOf({ edges, counts, dates, values }: Read, most: number): Ba
   const [low, high] = [edges[0] as number, edges.at(-1) as number];
   const steps = step === null ? Number.POSITIVE_INFINITY : Math.round((high - low) / step) + 1;
   if (values) {
-    // Values at unequal distances stand where they are on the axis, with room for the last one.
+    // Each value has its true place on the axis, with room for the last one.
     const unit = steps <= 100 && step !== null ? step : (high - low) / 60;
     const span = high - low + unit;
     const said = (value: number) => (dates ? new Date(value).toISOString().slice(0, 10) : fraction(value));

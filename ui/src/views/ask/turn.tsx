@@ -28,7 +28,7 @@ interface Props {
   onShow?: ((run: Run, opened: boolean) => void) | undefined;
   /** Whether these results are shown now. */
   shown?: boolean;
-  /** A chart below the answer, where there is no room beside it. */
+  /** A chart below the answer, on screens too narrow for one beside it. */
   children?: preact.ComponentChildren;
 }
 
