@@ -9,7 +9,7 @@ import pytest
 
 from etude.app import App
 from etude.search import exact, lance
-from etude.search.base import Document, Only, OpenIndex, index_schema, make_document
+from etude.search.base import Document, Found, Only, OpenIndex, index_schema, make_document
 from etude.search.terms import terms_of
 from etude.store.objects import Objects
 
@@ -43,19 +43,19 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> OpenIndex:
     return lance.open_lance_index(objects, {}, "search/v")
 
 
-def names(found: Any) -> list[str]:
-    return [each.document.id for each in found]
+def names(index: OpenIndex, found: list[Found]) -> list[str]:
+    return [each.id for each in index.read([f.row for f in found])]
 
 
 def test_rare_words_and_short_texts_count_more(index: OpenIndex) -> None:
     found = index.by_words(["red", "apple"], 10, Only())
-    assert names(found) == ["d0", "d3", "d1"]
-    assert found[0].document == DOCUMENTS[0]
+    assert names(index, found) == ["d0", "d3", "d1"]
+    assert index.read([found[0].row]) == [DOCUMENTS[0]]
     assert found[0].score > found[1].score > found[2].score > 0
 
 
 def test_any_script_and_no_hit(index: OpenIndex) -> None:
-    assert names(index.by_words(terms_of("東京"), 10, Only())) == ["d4"]
+    assert names(index, index.by_words(terms_of("東京"), 10, Only())) == ["d4"]
     assert index.by_words(["absent"], 10, Only()) == []
 
 
@@ -64,19 +64,19 @@ def test_the_nearest_vectors_come_first(index: OpenIndex) -> None:
 
     vector = np.array([0.6, 0, 0.8, 0, 0, 0, 0, 0], dtype=np.float32)
     found = index.by_vector(vector, 10, Only())
-    assert names(found)[:2] == ["d2", "d0"]
+    assert names(index, found)[:2] == ["d2", "d0"]
     assert [round(each.score, 3) for each in found][:2] == [0.8, 0.6]
-    assert "d5" not in names(found)
+    assert "d5" not in names(index, found)
 
 
 def test_kinds_and_tables_restrict_before_the_ranking(index: OpenIndex) -> None:
     import numpy as np
 
-    assert names(index.by_words(["red"], 1, Only(tables=("it's",)))) == ["d1"]
-    assert names(index.by_words(["red"], 10, Only(kinds=("value",)))) == []
-    assert names(index.by_words(["red"], 10, Only(kinds=()))) == []
+    assert names(index, index.by_words(["red"], 1, Only(tables=("it's",)))) == ["d1"]
+    assert names(index, index.by_words(["red"], 10, Only(kinds=("value",)))) == []
+    assert names(index, index.by_words(["red"], 10, Only(kinds=()))) == []
     near = index.by_vector(np.ones(8, dtype=np.float32) / np.float32(np.sqrt(8)), 10, Only(kinds=("value",)))
-    assert names(near) == ["d4"]
+    assert names(index, near) == ["d4"]
 
 
 def test_all_documents_can_be_read(index: OpenIndex) -> None:

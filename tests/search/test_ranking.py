@@ -5,22 +5,22 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.search.base import Found, make_document
+from etude.search.base import Found
 from etude.search.ranking import cut_snippet, fuse_ranks
 
 
-def found(*names: str) -> list[Found]:
-    return [Found(make_document(n, "row", n, n), 10.0 - i) for i, n in enumerate(names)]
+def found(*rows: int) -> list[Found]:
+    return [Found(row, 10.0 - i) for i, row in enumerate(rows)]
 
 
 def test_both_lists_count() -> None:
-    fused = fuse_ranks(found("a", "b", "c"), found("c", "d"))
-    assert [r.document.id for r in fused] == ["c", "a", "b", "d"]
+    fused = fuse_ranks(found(1, 2, 3), found(3, 4))
+    assert [r.row for r in fused] == [3, 1, 2, 4]
     assert fused[0].parts == {"text": (3, 8.0), "vector": (1, 10.0)}
 
 
 def test_equal_scores_have_equal_ranks() -> None:
-    tied = [Found(each.document, 5.0) for each in found("a", "b")] + found("c")[:1]
+    tied = [Found(1, 5.0), Found(2, 5.0), Found(3, 10.0)]
     assert [r.parts["text"][0] for r in fuse_ranks(tied, [])] == [1, 1, 3]
 
 

@@ -49,9 +49,9 @@ def indexed_text(title: str, text: str) -> str:
 
 
 class Found(NamedTuple):
-    """A document with its score: BM25 for words, the cosine for vectors."""
+    """The row of a document in its index, with its score: BM25 for words, the cosine for vectors."""
 
-    document: Document
+    row: int
     score: float
 
 
@@ -73,6 +73,10 @@ class OpenIndex(ABC):
     @abstractmethod
     def by_vector(self, vector: Any, most: int, only: Only) -> list[Found]:
         """Return the documents nearest to a vector of length 1, nearest first."""
+
+    @abstractmethod
+    def read(self, rows: Sequence[int]) -> list[Document]:
+        """Return the documents of these rows, in this order. Ranking does not read them: few are shown."""
 
     @abstractmethod
     def batches(self, columns: Sequence[str], only: Only) -> Iterator[Any]:

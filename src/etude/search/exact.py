@@ -82,7 +82,7 @@ class ExactIndex(OpenIndex):
                 share = count * (K1 + 1) / (count + K1 * (1 - B + B * lengths[place] / average))
                 scores[place] = scores.get(place, 0.0) + rarity * share
         allowed = ((score, -place) for place, score in scores.items() if self._allows(place, only))
-        return [Found(self._document(-place), score) for score, place in heapq.nlargest(most, allowed)]
+        return [Found(-place, score) for score, place in heapq.nlargest(most, allowed)]
 
     def by_vector(self, vector: Any, most: int, only: Only) -> list[Found]:
         """Return the documents nearest to a vector of length 1, nearest first."""
@@ -90,7 +90,12 @@ class ExactIndex(OpenIndex):
             return []
         similarities = (self._matrix @ vector).tolist()
         allowed = ((each, -place) for place, each in enumerate(similarities) if each > 0 and self._allows(place, only))
-        return [Found(self._document(-place), each) for each, place in heapq.nlargest(most, allowed)]
+        return [Found(-place, each) for each, place in heapq.nlargest(most, allowed)]
+
+    def read(self, rows: Sequence[int]) -> list[Document]:
+        """Return the documents of these rows, in this order."""
+        columns = [self._table.column(name) for name in FIELDS]
+        return [Document(*(column[row].as_py() for column in columns)) for row in rows]
 
     def batches(self, columns: Sequence[str], only: Only) -> Iterator[Any]:
         """Yield documents as Arrow batches with these columns."""
@@ -103,9 +108,6 @@ class ExactIndex(OpenIndex):
         return (only.kinds is None or self._kinds[place] in only.kinds) and (
             only.tables is None or self._tables[place] in only.tables
         )
-
-    def _document(self, place: int) -> Document:
-        return Document(*(self._table.column(name)[place].as_py() for name in FIELDS))
 
 
 def stored_vectors(column: Any) -> Any:

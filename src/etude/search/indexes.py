@@ -7,7 +7,7 @@ import itertools
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -300,7 +300,7 @@ class Indexes:
             f"The index of `{source.name}` is damaged.", hint=f"`etude index {source.name} --rebuild` makes it again."
         )
 
-    def _open_schema(self, source: Source) -> tuple[IndexInfo, OpenIndex]:
+    def _open_schema(self, source: Source) -> tuple[OpenIndex, IndexInfo]:
         """Return an index of the tables and columns alone, made now, for a source that has no index."""
         catalog = self._app.catalog(source)
         profile = self._app.known_profile(source) or _bare_profile(catalog)
@@ -316,7 +316,7 @@ class Indexes:
         index = known[1]
         assert isinstance(index, exact.ExactIndex)  # noqa: S101 - for the type checker
         identity = self.embeddings.identity if self.embeddings is not None and index.has_vectors else None
-        return IndexInfo(source=source.name, embeddings=identity, documents=index.size), index
+        return index, IndexInfo(source=source.name, embeddings=identity, documents=index.size)
 
     # Searching.
 
@@ -361,10 +361,13 @@ class Indexes:
         notes: list[str] = []
         asked = _Query(query, query_terms(query), mode, k + offset + 1)
         ranked: list[tuple[str, Ranked]] = []
+        opened: dict[str, OpenIndex] = {}
         infos, used = list[IndexInfo](), set[str]()
         for each in sources:
             try:
-                found, info, by = self._search_one(each, asked, only, notes)
+                opened[each.name], info = self._open_to_search(each, notes)
+                by = self._usable_mode(each, info, mode, notes)
+                found = self._rank(opened[each.name], asked, by, only)
             except EtudeError as error:
                 if source is not None:
                     raise
@@ -373,49 +376,41 @@ class Indexes:
             infos.append(info)
             used.add(by)
             ranked += ((each.name, r) for r in found)
-        ranked.sort(key=lambda item: (-item[1].score, item[0], item[1].document.id))
+        ranked.sort(key=lambda item: (-item[1].score, item[0], item[1].row))
         page = ranked[offset : offset + k]
         effective: Mode = mode if mode in used or not used else "text"
         return SearchPage(
             query=query,
             mode=effective,
-            hits=[_hit(name, each, asked.terms) for name, each in page],
+            hits=_read_hits(page, opened, asked.terms),
             next=offset + k if len(ranked) > offset + k and offset + k <= OFFSET else None,
             indexes=infos,
             notes=list(dict.fromkeys(notes)),
             elapsed_ms=round((time.monotonic() - started) * 1000, 3),
         )
 
-    def _search_one(
-        self, source: Source, asked: _Query, only: Only, notes: list[str]
-    ) -> tuple[list[Ranked], IndexInfo, Mode]:
+    def _open_to_search(self, source: Source, notes: list[str]) -> tuple[OpenIndex, IndexInfo]:
+        """Return the index of a source, or that of its schema alone; add what a reader should know of it."""
         found = self.open_latest(source)
         if found is None:
-            info, index = self._open_schema(source)
             notes.append(
                 f"`{source.name}` has no index, so only its tables and columns were searched; "
                 f"`etude index {source.name}` makes one."
             )
-        else:
-            manifest, index = found
-            info = IndexInfo(
-                source=source.name,
-                version=manifest.version,
-                embeddings=manifest.embeddings,
-                documents=manifest.documents,
-                made_at=manifest.made_at,
+            return self._open_schema(source)
+        manifest, index = found
+        if not self._is_fresh(source, manifest):
+            notes.append(
+                f"The data of `{source.name}` has changed since it was indexed; "
+                f"`etude index {source.name}` brings the index up to date."
             )
-            if not self._is_fresh(source, manifest):
-                notes.append(
-                    f"The data of `{source.name}` has changed since it was indexed; "
-                    f"`etude index {source.name}` brings the index up to date."
-                )
-        mode = self._usable_mode(source, info, asked.mode, notes)
-        return self._rank(index, asked, mode, only), info, mode
-
-    def rank(self, index: OpenIndex, query: str, only: Only, k: int, mode: Mode = "hybrid") -> list[Ranked]:
-        """Return the best documents of an open index, made with the present model."""
-        return self._rank(index, _Query(query, query_terms(query), mode, k), mode, only)[:k]
+        return index, IndexInfo(
+            source=source.name,
+            version=manifest.version,
+            embeddings=manifest.embeddings,
+            documents=manifest.documents,
+            made_at=manifest.made_at,
+        )
 
     def _rank(self, index: OpenIndex, asked: _Query, mode: Mode, only: Only) -> list[Ranked]:
         most = max(CANDIDATES, 2 * asked.most)
@@ -620,10 +615,18 @@ def _check(
     return Only(tuple(kinds) if kinds is not None else None, tuple(tables) if tables is not None else None)
 
 
-def _hit(source: str, ranked: Ranked, terms: Sequence[str]) -> SearchHit:
+def _read_hits(
+    page: Sequence[tuple[str, Ranked]], opened: Mapping[str, OpenIndex], terms: Sequence[str]
+) -> list[SearchHit]:
+    """Read the documents of a page, those of one index at once."""
+    rows = {name: [ranked.row for source, ranked in page if source == name] for name in {source for source, _ in page}}
+    read = {name: iter(opened[name].read(each)) for name, each in rows.items()}
+    return [_hit(source, next(read[source]), ranked, terms) for source, ranked in page]
+
+
+def _hit(source: str, document: Document, ranked: Ranked, terms: Sequence[str]) -> SearchHit:
     import json
 
-    document = ranked.document
     snippet = cut_snippet(document.text, terms)
     key: dict[str, Any] = {}
     if document.key:

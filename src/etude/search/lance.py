@@ -131,16 +131,26 @@ class LanceIndex(OpenIndex):
 
         with _translated(self._objects):
             query = self._table.search(MatchQuery(" ".join(terms), "terms"), query_type="fts")
-            rows = _restrict(query, only).select([*FIELDS, "_score"]).limit(most).to_arrow()
-        return _found(rows, rows.column("_score").to_pylist())
+            rows = _restrict(query, only).select(["_score"]).with_row_id(True).limit(most).to_arrow()
+        return [Found(*each) for each in zip(rows.column("_rowid").to_pylist(), rows.column("_score").to_pylist())]
 
     def by_vector(self, vector: Any, most: int, only: Only) -> list[Found]:
         """Return the documents nearest to a vector of length 1, nearest first."""
         with _translated(self._objects):
             query = self._table.search(vector, vector_column_name="vector").distance_type("cosine").nprobes(PROBES)
-            rows = _restrict(query, only).select([*FIELDS, "_distance"]).limit(most).to_arrow()
-        found = _found(rows, [1 - distance for distance in rows.column("_distance").to_pylist()])
-        return [each for each in found if each.score > 0]
+            rows = _restrict(query, only).select(["_distance"]).with_row_id(True).limit(most).to_arrow()
+        nearest = zip(rows.column("_rowid").to_pylist(), rows.column("_distance").to_pylist())
+        return [Found(row, 1 - distance) for row, distance in nearest if distance < 1]
+
+    def read(self, rows: Sequence[int]) -> list[Document]:
+        """Return the documents of these rows, in this order."""
+        if not rows:
+            return []
+        with _translated(self._objects):
+            taken = self._table.take_row_ids(list(rows)).select(list(FIELDS)).with_row_id().to_arrow()
+        columns = zip(*(taken.column(name).to_pylist() for name in FIELDS))
+        by_row = dict(zip(taken.column("_rowid").to_pylist(), columns))
+        return [Document(*by_row[row]) for row in rows]
 
     def batches(self, columns: Sequence[str], only: Only) -> Iterator[Any]:
         """Yield documents as Arrow batches with these columns."""
@@ -160,8 +170,3 @@ def _one_of(name: str, values: Sequence[str]) -> str:
 
 def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _found(rows: Any, scores: Sequence[float]) -> list[Found]:
-    columns = [rows.column(name).to_pylist() for name in FIELDS]
-    return [Found(Document(*values), score) for values, score in zip(zip(*columns), scores)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from etude.search.base import Document, Found
+from etude.search.base import Found
 from etude.search.terms import find_terms
 
 RANK = 60
@@ -16,9 +16,9 @@ SNIPPET = 200
 
 @dataclass
 class Ranked:
-    """A document with the parts of its score."""
+    """A row of an index with the parts of its score."""
 
-    document: Document
+    row: int
     score: float = 0.0
     parts: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By `text` and `vector`: the rank and the score there."""
@@ -27,17 +27,17 @@ class Ranked:
 def fuse_ranks(
     by_words: Sequence[Found], by_vector: Sequence[Found], weights: tuple[float, float] = (1.0, 1.0)
 ) -> list[Ranked]:
-    """Return the documents of both lists, best first: a document in both comes before one with the same rank in one."""
-    found: dict[str, Ranked] = {}
+    """Return the rows of both lists, best first: a row in both comes before one with the same rank in one."""
+    found: dict[int, Ranked] = {}
     for name, ranks, weight in (("text", by_words, weights[0]), ("vector", by_vector, weights[1])):
         rank, last = 0, None
         for place, each in enumerate(ranks, 1):
             # Equal scores have equal ranks: which of them comes first says nothing.
             rank, last = (rank if each.score == last else place), each.score
-            ranked = found.setdefault(each.document.id, Ranked(each.document))
+            ranked = found.setdefault(each.row, Ranked(each.row))
             ranked.parts[name] = (rank, each.score)
             ranked.score += weight / (RANK + rank)
-    return sorted(found.values(), key=lambda r: (-r.score, r.document.id))
+    return sorted(found.values(), key=lambda r: (-r.score, r.row))
 
 
 @dataclass(frozen=True)
