@@ -202,9 +202,9 @@ def _tables() -> list[Figure]:
     from etude.settings import load_settings
 
     model = open_embeddings(load_settings({}))
-    catalogs, questions = _read_questions()
+    catalogs, values, questions = _read_questions()
     held_out = [q for q in questions if _is_held_out(q[0])]
-    choosers = {name: TableChooser(catalog, model) for name, catalog in catalogs.items()}
+    choosers = {name: TableChooser(catalog, model, values[name]) for name, catalog in catalogs.items()}
     figures, found = [], {}
     modes: tuple[Any, ...] = ("text", "vector", "hybrid")
     for mode in modes:
@@ -215,7 +215,8 @@ def _tables() -> list[Figure]:
     figures += [Figure(f"recall@5 of tables, {m}", 100 * found[m], None, "%") for m in ("text", "vector")]
     figures.append(Figure("recall@5 of tables, hybrid", 100 * found["hybrid"], None, "%", least=100 * better))
     merged, names = _merge(catalogs)
-    chooser = TableChooser(merged, model)
+    merged_values = {names[db, table]: texts for db, tables in values.items() for table, texts in tables.items()}
+    chooser = TableChooser(merged, model, merged_values)
     for mode in modes:
         kept = statistics.mean(
             {names[db, u] for u in used} <= {t.name for t in chooser.choose(text, mode)[:30]}
@@ -233,11 +234,15 @@ def _is_held_out(database: str) -> bool:
     return zlib.crc32(database.encode()) % 2 == 1
 
 
-def _read_questions() -> tuple[dict[str, Any], list[tuple[str, str, set[str]]]]:
+def _read_questions() -> tuple[dict[str, Any], dict[str, dict[str, list[str]]], list[tuple[str, str, set[str]]]]:
+    """Return the catalogs of the databases, the frequent values of their tables, and the questions."""
     import sqlglot
     from sqlglot import exp
 
+    from etude.search.table_choice import frequent_values
+
     catalogs: dict[str, Any] = {}
+    values: dict[str, dict[str, list[str]]] = {}
     questions = []
     with tempfile.TemporaryDirectory(prefix="etude-bench-") as home, App(home=home, record=False) as app:
         for folder, ending, dialect in (("spider_train", ".sqlite", "sqlite"), ("defog", "", "duckdb")):
@@ -245,7 +250,8 @@ def _read_questions() -> tuple[dict[str, Any], list[tuple[str, str, set[str]]]]:
                 asked = json.loads(line)
                 name = asked["db"]
                 if name not in catalogs:
-                    catalogs[name] = app.catalog(str(DATA / folder / f"{name}{ending}"))
+                    database = str(DATA / folder / f"{name}{ending}")
+                    catalogs[name], values[name] = app.catalog(database), frequent_values(app.profile(database))
                 sql = asked["sql"] if isinstance(asked["sql"], str) else asked["sql"][0]
                 try:
                     parsed = sqlglot.parse_one(sql, dialect=dialect)
@@ -255,7 +261,7 @@ def _read_questions() -> tuple[dict[str, Any], list[tuple[str, str, set[str]]]]:
                 used = {known[t.name.lower()] for t in parsed.find_all(exp.Table) if t.name.lower() in known}
                 if used:
                     questions.append((name, asked["question"], used))
-    return catalogs, questions
+    return catalogs, values, questions
 
 
 def _merge(catalogs: dict[str, Any]) -> tuple[Any, dict[tuple[str, str], str]]:

@@ -131,7 +131,7 @@ def make_run_resources(
         lend_session=lend,
         limits=limits,
         scratch=app.scratch,
-        rank=lambda catalog, text: app.indexes.choose_tables(catalog.source, catalog, text),
+        rank=lambda catalog, text: app.indexes.choose_tables(sources[catalog.source], catalog, text),
         packages=lambda: _find_packages(app),
         search=lambda name, text, kinds, k: _search(app, sources[name], text, kinds, k),
         read=app.read_result,

@@ -64,7 +64,7 @@ class Indexes:
         self._opened: OrderedDict[str, tuple[str, OpenIndex]] = OrderedDict()
         self._fresh: dict[str, tuple[float, bool]] = {}
         self._schemas: dict[str, tuple[str, OpenIndex]] = {}
-        self._choosers: dict[str, tuple[Catalog, TableChooser]] = {}
+        self._choosers: dict[str, tuple[Catalog, bool, TableChooser]] = {}
 
     @cached_property
     def embeddings(self) -> Embeddings | None:
@@ -320,23 +320,31 @@ class Indexes:
 
     # Searching.
 
-    def choose_tables(self, source: str, catalog: Catalog, question: str) -> list[Table]:
-        """Return the tables of a source, those that fit a question best first: by words, and by meaning if it is quick.
+    def choose_tables(self, source: Source, catalog: Catalog, question: str) -> list[Table]:
+        """Return the tables of a source, those that fit a question best first.
 
-        No question fails because its tables could not be compared.
+        They are compared by words, by frequent values if a profile is known, and by meaning if that is quick. No
+        question fails because its tables could not be compared.
         """
-        from etude.search.table_choice import TableChooser
+        from etude.catalog.storage.profiles import find_any_profile, has_profile
+        from etude.search.table_choice import TableChooser, frequent_values
 
+        profiled = False
+        with suppress(EtudeError):
+            profiled = has_profile(self._app, source, catalog)
         with self._lock:
-            known = self._choosers.get(source)
-        if known is None or known[0] != catalog:
-            model = None
+            known = self._choosers.get(source.name)
+        if known is None or known[:2] != (catalog, profiled):
+            model, profile = None, None
             with suppress(EtudeError):
                 model = self.embeddings if self.embeddings is not None and self.embeddings.quick else None
-            known = (catalog, TableChooser(catalog, model))
+            with suppress(EtudeError):
+                profile = find_any_profile(self._app, source) if profiled else None
+            chooser = TableChooser(catalog, model, frequent_values(profile) if profile is not None else None)
+            known = (catalog, profiled, chooser)
             with self._lock:
-                self._choosers[source] = known
-        return known[1].choose(question)
+                self._choosers[source.name] = known
+        return known[2].choose(question)
 
     def search(
         self,

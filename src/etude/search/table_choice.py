@@ -1,16 +1,18 @@
-"""Which tables of a large source a question needs, by words and by meaning."""
+"""Which tables of a large source a question needs, by words, by meaning and by the values that it names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from etude.entities import Catalog, Table
 from etude.search.base import Mode
 from etude.search.embeddings.base import load_numpy_for_embeddings
-from etude.tools.table_ranking import rank_tables
+from etude.search.terms import terms_of
+from etude.tools.table_ranking import STOP_WORDS, rank_tables, ranking_words
 
 if TYPE_CHECKING:
+    from etude.catalog.model import SourceProfile
     from etude.search.embeddings import Embeddings
 
 # Chosen on half of the databases of `bench/search.py`; its figures are of the other half.
@@ -20,7 +22,11 @@ MEANING = 0.5
 """The weight of the rank by meaning beside that by words."""
 COLUMN = 0.5
 """How much the nearest column of a table counts beside the table itself."""
-NEIGHBOUR = 0.5
+VALUE = 1.0
+"""The weight of a value that the question names, shared by the tables that have it."""
+LONGEST_VALUE = 5
+"""Values of more terms are not looked for."""
+NEIGHBOUR = 0.7
 """The part of its score that a table passes on along a key: a table that joins two others is seldom named."""
 COLUMNS = 20_000
 """A source with more columns is compared by its tables alone."""
@@ -29,9 +35,12 @@ COLUMNS = 20_000
 class TableChooser:
     """Ranks the tables of one catalog. Its vectors are made once."""
 
-    def __init__(self, catalog: Catalog, model: Embeddings | None) -> None:
+    def __init__(
+        self, catalog: Catalog, model: Embeddings | None, values: Mapping[str, Iterable[str]] | None = None
+    ) -> None:
         self._catalog = catalog
         self._model = model
+        self._tables_by_value = _index_values(catalog, values or {})
         self._vectors: tuple[Any, Any, list[int]] | None = None
 
     def choose(self, question: str, mode: Mode = "hybrid") -> list[Table]:
@@ -44,6 +53,9 @@ class TableChooser:
         for ranked, weight in ((by_words, 1.0), (by_meaning, MEANING)):
             for rank, table in enumerate(ranked, 1):
                 own[table.name] += weight / (RANK + rank)
+        for named in self._find_values(question):
+            for name in named:
+                own[name] += VALUE / (RANK + len(named))
         scores = dict(own)
         for table in self._catalog.tables:
             for key in table.foreign_keys:
@@ -51,6 +63,18 @@ class TableChooser:
                     scores[table.name] = max(scores[table.name], NEIGHBOUR * own[key.to_table])
                     scores[key.to_table] = max(scores[key.to_table], NEIGHBOUR * own[table.name])
         return sorted(self._catalog.tables, key=lambda t: (-scores[t.name], t.name))
+
+    def _find_values(self, question: str) -> list[frozenset[str]]:
+        """Return the tables of each value that the question names; a value within a longer one does not count."""
+        terms, found, taken = terms_of(question), list[frozenset[str]](), set[int]()
+        for length in range(min(LONGEST_VALUE, len(terms)), 0, -1):
+            for start in range(len(terms) - length + 1):
+                places = range(start, start + length)
+                tables = self._tables_by_value.get(tuple(terms[start : start + length]))
+                if tables and taken.isdisjoint(places):
+                    found.append(tables)
+                    taken.update(places)
+        return found
 
     def _by_meaning(self, question: str) -> list[Table]:
         if self._model is None or not self._catalog.tables:
@@ -78,6 +102,28 @@ class TableChooser:
             starts.append(len(texts))
             texts += (f"{_spaced(c.name)} {_spaced(table.name)}" for c in table.columns)
         return whole, model.embed(texts), starts
+
+
+def frequent_values(profile: SourceProfile) -> dict[str, list[str]]:
+    """Return the frequent texts of each table, without those that the catalog masks as personal data."""
+    return {
+        table.name: [v.value for c in table.columns if not c.masked for v in c.top if isinstance(v.value, str)]
+        for table in profile.tables
+    }
+
+
+def _index_values(catalog: Catalog, values: Mapping[str, Iterable[str]]) -> dict[tuple[str, ...], frozenset[str]]:
+    """Return the tables that have each value, by its terms; a word that names a table or a column is no value."""
+    names = [t.name for t in catalog.tables] + [c.name for t in catalog.tables for c in t.columns]
+    words = STOP_WORDS.union(*map(ranking_words, names))
+    tables: dict[tuple[str, ...], set[str]] = {}
+    for table in catalog.tables:
+        for value in values.get(table.name, ()):
+            terms = tuple(terms_of(value))
+            plain = len(terms) == 1 and (terms[0] in words or len(terms[0]) < 2 or terms[0].isdecimal())
+            if terms and len(terms) <= LONGEST_VALUE and not plain:
+                tables.setdefault(terms, set()).add(table.name)
+    return {terms: frozenset(names) for terms, names in tables.items()}
 
 
 def describe_table(table: Table) -> str:
