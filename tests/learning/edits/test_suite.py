@@ -167,3 +167,10 @@ def test_a_report_without_the_key_is_noticed(repo: Path) -> None:
     run = Suite(PYTEST).run(open_workspace(repo, PYTEST.split()), 1)
     assert run.problem == "its reports were tampered with"
     assert run.passed == 0
+
+
+def test_a_repository_that_makes_warnings_errors_can_be_run(repo: Path) -> None:
+    (repo / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (repo / "test_it.py").write_text("def test_it():\n    assert True\n")
+    run = Suite(PYTEST).run(open_workspace(repo, PYTEST.split()), 1)
+    assert (run.problem, run.failures, run.passed) == ("", {}, 1)

@@ -3,6 +3,9 @@
 It imports nothing of etude. Reports are signed with a key that is read before any plugin of the repository,
 `conftest.py` or test is imported, so that the code under test does not find it in its environment. A test that must
 fail is added, so that code which makes failures pass is noticed.
+
+PYTEST_DONT_REWRITE: it is imported before pytest, which would warn that it cannot rewrite its assertions, and some
+repositories make warnings errors.
 """
 
 from __future__ import annotations
