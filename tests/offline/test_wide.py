@@ -99,6 +99,20 @@ def test_a_noun_that_many_tables_share_is_asked_back(app: App, tmp_path: Path) -
     assert isinstance(found, Understanding | Clarification) or "area3" in found.reason
 
 
+def test_a_question_is_read_once_for_its_query_and_its_answer(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def count(question: str, *args: Any, **options: Any) -> Any:
+        read.append(question)
+        return understand(question, *args, **options)
+
+    monkeypatch.setattr("etude.runtime.offline.understand", count)
+    answer = app.ask(write(tmp_path, 1), "How many customers are in Oslo?", model="offline")
+    assert "1" in answer.text and len(read) == 1
+
+
 def test_looking_at_a_source_ends_when_the_run_is_cancelled(app: App, tmp_path: Path) -> None:
     cancel, catalog = Cancellation(), app.catalog(write(tmp_path, 60))
     asked = []

@@ -491,8 +491,13 @@ def test_a_bent_query_gets_nothing(dialect: str, data: st.DataObject, request: p
 COUNTS = (
     'SELECT COUNT(*) AS c0, COUNT("id") AS c1, COUNT(DISTINCT "id") AS c2, MIN("id") AS c3, MAX("id") AS c4 FROM "{0}"',
     'SELECT * FROM (SELECT COUNT(*) AS c0 FROM "{0}") AS t0 CROSS JOIN (SELECT MAX("id") AS c1 FROM "{0}") AS t1',
+    'SELECT 0 AS n, COUNT(*) AS c0, COUNT(DISTINCT "id") AS c1 FROM "{0}" UNION ALL '
+    'SELECT 1 AS n, COUNT(*) AS c0, 0 AS c1 FROM "{0}"',
     'SELECT DISTINCT 0 AS n, "id" AS v FROM "{0}" WHERE NOT "id" IS NULL UNION ALL '
     'SELECT DISTINCT 1 AS n, "id" AS v FROM "{0}" WHERE NOT "id" IS NULL',
+    'SELECT COUNT(DISTINCT "id") FROM "{0}" WHERE "id" IN (SELECT "id" FROM "{0}")',
+    'SELECT (SELECT COUNT(DISTINCT "id") FROM "{0}" WHERE "id" IN (SELECT "id" FROM "{0}")) AS c0, '
+    '(SELECT COUNT(DISTINCT "id") FROM "{0}" WHERE "id" IN (SELECT "id" FROM "{0}")) AS c1',
 )
 
 

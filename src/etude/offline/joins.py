@@ -62,12 +62,18 @@ class _Reach:
         self._start = start
         self._queue: list[tuple[int, int, str, bool]] = [(0, 0, start, False)]
         self._costs: dict[str, int] = {}
+        self._complete = False
         self.states: dict[_State, int] = {}
+
+    def known_cost(self, end: str) -> int | None:
+        """Return the cost if it was computed. It never changes again, so this needs no lock."""
+        return self._costs.get(end, FAR if self._complete else None)
 
     def cost_to(self, end: str) -> int:
         while end not in self._costs and self._queue:
             check_deadline()
             self._settle()
+        self._complete = not self._queue
         return self._costs.get(end, FAR)
 
     def _settle(self) -> None:
@@ -121,6 +127,10 @@ def _routes_of(vocabulary: Vocabulary) -> _Routes:
 def join_distance(vocabulary: Vocabulary, start: str, end: str) -> int:
     """Return the cost of the cheapest path between two tables."""
     routes = _routes_of(vocabulary)
+    reach = routes.reaches.get(start)
+    known = reach.known_cost(end) if reach is not None else None
+    if known is not None:
+        return known
     with routes.lock:
         return routes.reach(start).cost_to(end)
 

@@ -31,7 +31,7 @@ SYNONYM, HEAD, SUFFIX = 2, 3, 1
 """Costs of a reading: a synonym, only the last word of the name, the name without the word for its kind."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Meaning:
     """A table (no column), a column, or the columns that name a row (`label`)."""
 
@@ -43,7 +43,7 @@ class Meaning:
     """The column holds yes or no."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Hit:
     """The values of a column that a text means."""
 
@@ -136,14 +136,15 @@ class Index:
         return found
 
 
-_Names = dict[Phrase, dict[tuple[str, str | None, bool], Meaning]]
+_Names = dict[Phrase, list[Meaning]]
+"""The meanings of each phrase; those of one table are adjacent, because it is built table by table."""
 
 
 @dataclass
 class _Draft:
     """An index while it is built, table by table. It is kept: a run that is stopped leaves its work to the next."""
 
-    names: _Names = field(default_factory=lambda: defaultdict(dict))
+    names: _Names = field(default_factory=dict)
     values: dict[Phrase, list[Hit]] = field(default_factory=lambda: defaultdict(list))
     done: int = 0
     """How many tables are in it."""
@@ -172,8 +173,8 @@ def phrase_index_of(vocabulary: Vocabulary) -> Index:
 
 
 def _finish(draft: _Draft) -> Index:
-    longest = max((len(phrase) for phrase in (*draft.names, *draft.values)), default=1)
-    listed = {phrase: tuple(sorted(found.values(), key=_cost)) for phrase, found in draft.names.items()}
+    longest = max(max(map(len, phrases), default=1) for phrases in (draft.names, draft.values))
+    listed = {phrase: tuple(sorted(found, key=_cost)) for phrase, found in draft.names.items()}
     values = {phrase: tuple(found) for phrase, found in draft.values.items()}
     draft.names, draft.values = {}, {}
     return Index(listed, values, min(longest, 8))
@@ -196,17 +197,32 @@ def _add(names: _Names, phrase: Phrase, meaning: Meaning) -> None:
 
 def _add_all(names: _Names, phrases: Iterable[tuple[Phrase, int]], meaning: Meaning) -> None:
     """Let phrases mean something, each at its own cost; of two costs of the same phrase, the lower counts."""
-    slot = (meaning.table, meaning.column, meaning.label)
     made = {meaning.cost: meaning}
     for phrase, cost in phrases:
-        if not phrase or not all(phrase):
+        if not phrase or "" in phrase:
             continue
-        found = names[phrase]
-        known = found.get(slot)
-        if known is None or cost < known.cost:
-            if cost not in made:
-                made[cost] = replace(meaning, cost=cost)
-            found[slot] = made[cost]
+        if cost not in made:
+            made[cost] = Meaning(meaning.table, meaning.column, cost, meaning.label, meaning.flag)
+        found = names.get(phrase)
+        if found is None:
+            names[phrase] = [made[cost]]
+            continue
+        at = _place_of(meaning, found)
+        if at is None:
+            found.append(made[cost])
+        elif cost < found[at].cost:
+            found[at] = made[cost]
+
+
+def _place_of(meaning: Meaning, found: Sequence[Meaning]) -> int | None:
+    """Return where the same table or column is among the meanings of its table, which are the last."""
+    for at in range(len(found) - 1, -1, -1):
+        other = found[at]
+        if other.table != meaning.table:
+            return None
+        if other.column == meaning.column and other.label == meaning.label:
+            return at
+    return None
 
 
 @lru_cache(maxsize=50_000)
@@ -264,11 +280,12 @@ def _column_phrases(table: KnownTable, column: KnownColumn) -> Iterator[tuple[Ph
         yield short[-1:], HEAD
         for other in synonyms_of(short[-1]):
             yield (other,), HEAD + SYNONYM
-    for word in re.findall(r"[^\W_]+", fold_words(column.comment))[:3] if len(column.comment) < 25 else ():
-        if len(word) > 3 and (word,) == tuple(re.findall(r"[^\W_]+", fold_words(column.comment))):
-            yield (base_form(word),), SUFFIX
+    said = _WORDS.findall(fold_words(column.comment)) if 0 < len(column.comment) < 25 else []
+    if len(said) == 1 and len(said[0]) > 3:
+        yield (base_form(said[0]),), SUFFIX
 
 
+_WORDS = re.compile(r"[^\W_]+")
 _FIRST_WORDS = frozenset("number total is has count n date other min max minimum maximum average first last".split())  # noqa: SIM905
 """First words of column names that say nothing about it alone."""
 
@@ -325,7 +342,7 @@ def _index_values(table: KnownTable, draft: _Draft) -> None:
 @lru_cache(maxsize=50_000)
 def value_phrase(text: str) -> Phrase:
     """Return a value as the words that a question would use."""
-    return tuple(re.findall(r"[^\W_]+", fold_words(text).replace("'", "")))
+    return tuple(_WORDS.findall(fold_words(text).replace("'", "")))
 
 
 def values_containing(index: Index, phrase: Phrase) -> list[Hit]:

@@ -191,10 +191,10 @@ class Resolver:
             return
         own = Meaning(best.table, best.column)
         for hit in hits:
+            if hit.table == best.table or hit.cost > best.cost or (plain and not self._names(hit)):
+                continue
             near = min(self._away(hit.table), join_distance(self.vocabulary, nearest or self.anchor, hit.table))
-            as_good = hit.table != best.table and hit.cost <= best.cost and near <= 1
-            as_good = as_good and (not plain or self._names(hit))
-            if as_good and not self._linked(own, Meaning(hit.table, hit.column)):
+            if near <= 1 and not self._linked(own, Meaning(hit.table, hit.column)):
                 raise Ambiguous(condition.text, [best, hit])
 
     def _names(self, hit: Hit) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from etude.errors import Cancelled, EtudeError
 from etude.offline.self_check import plan_facts, plan_nodes
-from etude.offline.understand import Clarification, Understanding, take_choice
+from etude.offline.understand import Clarification, Outcome, Understanding, take_choice
 from etude.sources.plan.compile import compile_plan
 from etude.sources.plan.model import Join, Member, QueryPlan, Single
 
@@ -20,14 +20,17 @@ COMPARED = 1_000
 """Longer results are not compared."""
 Query = Callable[[str], Iterable[Sequence[Any]]]
 RunPlan = Callable[[QueryPlan], Iterable[Sequence[Any]]]
+Choose = Callable[[Clarification, str], Outcome]
 
 
-def settle_choices_by_result(clarification: Clarification, query: Query) -> Understanding | None:
+def settle_choices_by_result(
+    clarification: Clarification, query: Query, choose: Choose = take_choice
+) -> Understanding | None:
     """Return one of the readings if all of them give the same result; then there is nothing to ask back."""
     catalog = clarification.vocabulary.catalog
     found: list[tuple[Understanding, Counter[str] | list[str]]] = []
     for number in range(1, len(clarification.choices) + 1):
-        meant = take_choice(clarification, str(number))
+        meant = choose(clarification, str(number))
         if not isinstance(meant, Understanding) or catalog is None:
             return None
         try:

@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
 from etude.entities import Catalog
 from etude.offline.deadline import check_deadline
 from etude.offline.vocabulary import Ask, KnownColumn, KnownTable, Link
@@ -15,12 +13,11 @@ from etude.offline.vocabulary_names import table_words
 from etude.offline.vocabulary_queries import (
     MAX_ROWS,
     ask_together,
-    column_expression,
     first_rows_of,
     group_for_queries,
-    table_expression,
 )
 from etude.offline.words import ABBREVIATIONS, base_form, split_identifier
+from etude.sources.quoting import quote_identifier, quote_table
 
 MAX_KEY_CHECKS = 400
 
@@ -286,15 +283,12 @@ def _contained(references: Sequence[_Reference], dialect: str, ask: Ask) -> dict
 
 
 def _count_contained(reference: _Reference, dialect: str) -> str:
-    left, right = column_expression(reference.column.name), column_expression(reference.target.name)
-    table = reference.table
-    inner = exp.Select(expressions=[right]).from_(table_expression(reference.to.name))
-    query = (
-        exp.Select(expressions=[exp.Count(this=exp.Distinct(expressions=[left]))])
-        .from_(first_rows_of(table.name) if table.rows > MAX_ROWS else table_expression(table.name))
-        .where(exp.In(this=left.copy(), query=inner.subquery()))
-    )
-    return query.sql(dialect=dialect)
+    left, right = (quote_identifier(column.name, dialect) for column in (reference.column, reference.target))
+    table, to = reference.table, quote_table(reference.to.name, dialect)
+    source = quote_table(table.name, dialect)
+    if table.rows > MAX_ROWS:
+        source = first_rows_of(table.name).sql(dialect=dialect)
+    return f"SELECT COUNT(DISTINCT {left}) FROM {source} WHERE {left} IN (SELECT {right} FROM {to})"
 
 
 def _without_mirrors(links: list[Link], tables: dict[str, KnownTable]) -> list[Link]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from sqlglot import exp
@@ -18,14 +16,17 @@ from etude.errors import Cancelled, EtudeError
 from etude.offline.deadline import check_deadline
 from etude.offline.spellings import MOST_SPELLINGS, group_spellings
 from etude.offline.vocabulary import RANGED, Ask, KnownColumn, KnownTable, Scalar, vocabulary_value_kind
+from etude.sources.quoting import quote_identifier, quote_table
 
 MAX_VALUES = 2_000
 MAX_VALUE_CHARS = 80
 MAX_ROWS = 2_000_000
 """Of a larger table only a part is read, and no key is guessed for it."""
 SAMPLE = 100_000
-TOGETHER, TOGETHER_ROWS, TOGETHER_SIZE = 40, 200_000, 900
+TOGETHER, TOGETHER_ROWS, TOGETHER_SIZE = 120, 200_000, 1_800
 """At most this many tables or columns share one query, with this many rows in total, for this many values."""
+JOINED, JOINED_SIZE = 40, 900
+"""At most this many tables stand side by side in one row, with this many values: MySQL joins 61 tables at most."""
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
@@ -35,7 +36,7 @@ def look_at_tables(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]) 
     """Return the tables with counts, ranges and texts. Small tables share queries, because each query has a cost."""
     counted: dict[str, KnownTable] = {**known}
     unknown = [table for table in catalog.tables if table.name not in known]
-    for group in group_for_queries(unknown, lambda t: t.row_count, lambda t: 1 + 4 * len(t.columns)):
+    for group in group_for_queries(unknown, lambda t: t.row_count, lambda t: 1 + 2 * len(t.columns)):
         counted |= ask_together(group, catalog.dialect, ask, _count)
     columns = [(table, column, _is_large(table)) for table in catalog.tables for column in counted[table.name].columns]
     missing = [_Texts(table, column) for table, column, large in columns if _lacks_values(column, large)]
@@ -107,7 +108,10 @@ def _with_values(column: KnownColumn, large: bool, asked: set[str]) -> KnownColu
 
 
 def group_for_queries(
-    items: Iterable[T], rows: Callable[[T], int | None], size: Callable[[T], int]
+    items: Iterable[T],
+    rows: Callable[[T], int | None],
+    size: Callable[[T], int],
+    most: tuple[int, int] = (TOGETHER, TOGETHER_SIZE),
 ) -> Iterator[list[T]]:
     """Yield groups that may share one query; items with many rows, or an unknown number, stay alone."""
     group: list[T] = []
@@ -118,11 +122,12 @@ def group_for_queries(
         if cost is None or cost > TOGETHER_ROWS:
             yield [item]
             continue
-        if group and (read + cost > TOGETHER_ROWS or used + size(item) > TOGETHER_SIZE or len(group) == TOGETHER):
+        needed = size(item)
+        if group and (read + cost > TOGETHER_ROWS or used + needed > most[1] or len(group) == most[0]):
             yield group
             group, read, used = [], 0, 0
         group.append(item)
-        read, used = read + cost, used + size(item)
+        read, used = read + cost, used + needed
     if group:
         yield group
 
@@ -146,32 +151,74 @@ def ask_together(
 
 def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, KnownTable]:
     """Return the row counts of tables, and the filled, distinct, minimum and maximum values of their columns."""
-    selects, number = [], itertools.count()
+    if len(tables) == 1:
+        counts, ranges = _counts_of(tables[0], dialect), _ranges_of(tables[0], dialect)
+        row = list(next(iter(ask(_aggregate([*counts, *ranges], tables[0], dialect)))))
+        return {tables[0].name: _read_counts(tables[0], row[: len(counts)], row[len(counts) :])}
+    counted = _count_in_rows(tables, dialect, ask)
+    ranged: dict[str, Sequence[Any]] = {}
+    for group in group_for_queries(
+        [table for table in tables if _ranges_of(table, dialect)],
+        lambda _: 0,
+        lambda table: len(_ranges_of(table, dialect)),
+        (JOINED, JOINED_SIZE),
+    ):
+        ranged |= _range_in_columns(group, dialect, ask)
+    return {table.name: _read_counts(table, counted[table.name], ranged.get(table.name, ())) for table in tables}
+
+
+def _count_in_rows(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, Sequence[Any]]:
+    """Return the counts of each table. They are all integers, so one row for each table keeps their types."""
+    parts = [_counts_of(table, dialect) for table in tables]
+    widest = max(map(len, parts))
+    selects = [
+        _aggregate([*counts, *["0"] * (widest - len(counts))], table, dialect, f"{number} AS n, ")
+        for number, (table, counts) in enumerate(zip(tables, parts, strict=True))
+    ]
+    return {tables[int(row[0])].name: row[1:] for row in ask(" UNION ALL ".join(selects))}
+
+
+def _range_in_columns(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, Sequence[Any]]:
+    """Return the minima and maxima of each table: in one row, side by side, so that every value keeps its type."""
+    selects, ends, first = [], [], 0
     for table in tables:
-        parts = ["COUNT(*)"]
-        for column in table.columns:
-            name, kind = _quote(column.name, dialect), vocabulary_value_kind(column.type)
-            parts.append(f"COUNT({name})")
-            parts += [f"COUNT(DISTINCT {name})"] if kind != "other" else []
-            parts += [f"MIN({name})", f"MAX({name})"] if kind in RANGED else []
-        listed = ", ".join(f"{part} AS c{next(number)}" for part in parts)
-        selects.append(f"SELECT {listed} FROM {_source(table, dialect)}")
-    # Each returns one row, so all of them side by side make one row, and every value keeps its type.
-    query = selects[0]
-    if len(selects) > 1:
-        query = "SELECT * FROM " + " CROSS JOIN ".join(f"({s}) AS t{n}" for n, s in enumerate(selects))
-    row = iter(next(iter(ask(query))))
-    return {table.name: _read_counts(table, row) for table in tables}
+        ranges = _ranges_of(table, dialect)
+        selects.append(_aggregate(ranges, table, dialect, first=first))
+        first += len(ranges)
+        ends.append(first)
+    query = "SELECT * FROM " + " CROSS JOIN ".join(f"({s}) AS t{n}" for n, s in enumerate(selects))
+    row = list(next(iter(ask(query))))
+    return {table.name: row[start:end] for table, start, end in zip(tables, [0, *ends], ends, strict=False)}
 
 
-def _read_counts(table: Table, row: Iterator[Any]) -> KnownTable:
-    rows, columns = int(next(row)), []
+def _counts_of(table: Table, dialect: str) -> list[str]:
+    parts = ["COUNT(*)"]
+    for column in table.columns:
+        name = quote_identifier(column.name, dialect)
+        parts.append(f"COUNT({name})")
+        parts += [f"COUNT(DISTINCT {name})"] if vocabulary_value_kind(column.type) != "other" else []
+    return parts
+
+
+def _ranges_of(table: Table, dialect: str) -> list[str]:
+    names = [quote_identifier(c.name, dialect) for c in table.columns if vocabulary_value_kind(c.type) in RANGED]
+    return [f"{aggregate}({name})" for name in names for aggregate in ("MIN", "MAX")]
+
+
+def _aggregate(parts: Sequence[str], table: Table, dialect: str, before: str = "", first: int = 0) -> str:
+    listed = ", ".join(f"{part} AS c{number}" for number, part in enumerate(parts, first))
+    return f"SELECT {before}{listed} FROM {_source(table, dialect)}"
+
+
+def _read_counts(table: Table, counts: Sequence[Any], ranges: Sequence[Any]) -> KnownTable:
     check_deadline()
+    count, limit = map(int, counts), map(_plain, ranges)
+    rows, columns = next(count), []
     for column in table.columns:
         kind = vocabulary_value_kind(column.type)
-        nulls = rows - int(next(row))
-        distinct = int(next(row) or 0) if kind != "other" else 0
-        low, high = (_plain(next(row)), _plain(next(row))) if kind in RANGED else (None, None)
+        nulls = rows - next(count)
+        distinct = next(count) if kind != "other" else 0
+        low, high = (next(limit), next(limit)) if kind in RANGED else (None, None)
         columns.append(KnownColumn(table.name, column.name, kind, distinct, nulls, low, high))
     return KnownTable(table.name, rows, tuple(columns))
 
@@ -198,7 +245,7 @@ def _distinct_values(asked: Sequence[_Texts], dialect: str, ask: Ask) -> dict[tu
         return {(texts.table.name, texts.column.name): {str(row[0]) for row in ask(query.sql(dialect=dialect))}}
     selects = []
     for number, texts in enumerate(asked):
-        name = _quote(texts.column.name, dialect)
+        name = quote_identifier(texts.column.name, dialect)
         source_sql = _source(texts.table, dialect)
         selects.append(f"SELECT DISTINCT {number} AS n, {name} AS v FROM {source_sql} WHERE NOT {name} IS NULL")
     found: dict[tuple[str, str], set[str]] = {(texts.table.name, texts.column.name): set() for texts in asked}
@@ -208,15 +255,10 @@ def _distinct_values(asked: Sequence[_Texts], dialect: str, ask: Ask) -> dict[tu
     return found
 
 
-@lru_cache(maxsize=50_000)
-def _quote(name: str, dialect: str) -> str:
-    return exp.to_identifier(name, quoted=True).sql(dialect=dialect)
-
-
 def _source(table: Table, dialect: str) -> str:
     if _is_large(table):
         return first_rows_of(table.name).sql(dialect=dialect)
-    return ".".join(_quote(part, dialect) for part in table.name.split("."))
+    return quote_table(table.name, dialect)
 
 
 def table_expression(name: str) -> exp.Table:

@@ -81,11 +81,13 @@ class OfflineModel(Model):
         self._least_confidence = least_confidence
         self._define = define
         """Returns what playbooks say about words of questions on a dataset."""
+        self._meant: tuple[tuple[str, ...], str, Outcome] | None = None
+        """The answers of the user so far, the dataset, and what the question means with them."""
 
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """Return a query plan to run, a question to the user, or the answer."""
         run = self._store.run(self._run_id)
-        dataset, meant = self._understand(run, cancel)
+        dataset, meant = self._settle(run, cancel)
         turn = self._turn(run, dataset, meant, cancel)
         on_text(turn.text)
         return ModelReply(turn, Usage(), price_known=True)
@@ -100,8 +102,6 @@ class OfflineModel(Model):
                 )
                 raise NotUnderstood(reason, hint=hint, suggestions=list(nearest))
             case Clarification(ask=question, choices=choices):
-                if same := settle_choices_by_result(meant, lambda sql: self._rows(dataset, sql, cancel)):
-                    return self._turn(run, dataset, same, cancel)
                 arguments = {"question": question, "choices": [c.label for c in choices]}
                 return _call("ask_user", arguments, "")
             case Understanding(reading=reading) if meant.confidence < self._least_confidence:
@@ -134,6 +134,25 @@ class OfflineModel(Model):
                 tied = find_tied_rows(plan, columns, rows, run_plan)
                 others = find_namesakes(plan, vocabulary, lambda sql: self._rows(dataset, sql, cancel))
                 return Turn(text=" ".join(part for part in (text, tied, others, *meant.told) if part))
+
+    def _settle(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
+        """Return the dataset and what the question means there, read once for each answer of the user.
+
+        If all choices give the same result, it is one of them.
+        """
+        answers = tuple(step.shown for step in run.steps if step.code == "ask_user" and step.shown is not None)
+        if self._meant is None or self._meant[0] != answers:
+            dataset, meant = self._understand(run, cancel)
+            if isinstance(meant, Clarification):
+
+                def choose(clarification: Clarification, text: str) -> Outcome:
+                    with _THINKING.turn(cancel), within_deadline(math.inf, cancel):
+                        return take_choice(clarification, text)
+
+                same = settle_choices_by_result(meant, lambda sql: self._rows(dataset, sql, cancel), choose)
+                meant = same or meant
+            self._meant = answers, dataset, meant
+        return self._meant[1:]
 
     def _understand(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
         """Return the dataset and what the question means there; of several datasets, the only one it fits."""

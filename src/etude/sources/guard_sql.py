@@ -156,9 +156,13 @@ def _counts_grammar(quote: str) -> re.Pattern[str]:
     table = rf"{name}(?:\.{name})?"
     part = rf"(?:COUNT\(\*\)|(?:COUNT|MIN|MAX)\({name}\)|COUNT\(DISTINCT {name}\)) AS c[0-9]+"
     counts = rf"SELECT {part}(?:, {part})* FROM {table}"
+    stacked = rf"SELECT [0-9]+ AS n, {part}(?:, (?:{part}|0 AS c[0-9]+))* FROM {table}"
     values = rf"SELECT DISTINCT [0-9]+ AS n, {name} AS v FROM {table} WHERE NOT {name} IS NULL"
     beside = rf"SELECT \* FROM \({counts}\) AS t[0-9]+(?: CROSS JOIN \({counts}\) AS t[0-9]+)*"
-    return re.compile(rf"{counts}|{beside}|{values}(?: UNION ALL {values})*")
+    inside = rf"SELECT COUNT\(DISTINCT {name}\) FROM {table} WHERE {name} IN \(SELECT {name} FROM {table}\)"
+    listed = rf"SELECT \({inside}\) AS c[0-9]+(?:, \({inside}\) AS c[0-9]+)*"
+    several = (rf"{each}(?: UNION ALL {each})*" for each in (stacked, values))
+    return re.compile("|".join((counts, beside, inside, listed, *several)))
 
 
 _QUOTES = {"mysql": "`", "sqlite": '"'}

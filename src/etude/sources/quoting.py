@@ -31,7 +31,7 @@ def quote_literal(text: str, dialect: str = "duckdb") -> str:
 
 def _check(text: str, what: str) -> str:
     # An engine that uses C strings would stop reading at U+0000, and the literal would never be closed.
-    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+    if "\0" in text or (not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)):
         raise Invalid(
             f"The {what} `{text.encode('unicode_escape').decode()[:200]}` cannot be written in SQL.",
             hint="Use Unicode text without U+0000 and without lone surrogates.",
