@@ -9,6 +9,7 @@ from functools import cached_property, wraps
 from typing import Any, Literal, TypeVar, cast
 
 from etude.entities import Catalog
+from etude.offline.collection import pause_garbage_collection
 from etude.sources.column_kind import column_kind
 
 RANGED = frozenset(("number", "date", "timestamp"))
@@ -145,7 +146,8 @@ def once_per_vocabulary(make: Callable[[Vocabulary], T]) -> Callable[[Vocabulary
     def made(vocabulary: Vocabulary) -> T:
         kept = vocabulary.__dict__
         if key not in kept:
-            kept[key] = make(vocabulary)
+            with pause_garbage_collection():
+                kept[key] = make(vocabulary)
         return cast("T", kept[key])
 
     return made
@@ -153,6 +155,11 @@ def once_per_vocabulary(make: Callable[[Vocabulary], T]) -> Callable[[Vocabulary
 
 def vocabulary_from_json(text: str) -> Vocabulary:
     """Return the vocabulary that `to_json` wrote."""
+    with pause_garbage_collection():
+        return _vocabulary_from_json(text)
+
+
+def _vocabulary_from_json(text: str) -> Vocabulary:
     body = json.loads(text)
     tables = []
     for table in body["tables"]:
