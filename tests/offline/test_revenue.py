@@ -163,3 +163,12 @@ def test_without_a_quantity_each_row_is_one_sale(open_shop: Open) -> None:
 def test_a_stored_vocabulary_keeps_the_formula(open_shop: Open) -> None:
     vocabulary = open_shop().vocabulary
     assert vocabulary_from_json(vocabulary.to_json()) == vocabulary
+
+
+def test_an_amount_without_a_quantity_is_asked_about(open_shop: Open) -> None:
+    lines = ["1,2024-01-01,Roses,90", "2,2024-01-02,Lilies,5", "3,2024-01-03,Lilies,6"]
+    shop = open_shop("sale_id,sold_on,flower,amount", lines, "flower_sales")
+    asked = shop.ask("which flower sold the most?")
+    assert isinstance(asked, Clarification)
+    assert shop.answer(take_choice(asked, "1")) == [("Roses", 90)]
+    assert shop.answer(take_choice(asked, "2")) == [("Lilies", 2)]

@@ -195,7 +195,7 @@ class _Builder(Ratios):
     def _lists_shared_values(self) -> bool:
         """Return whether the question asks for one column whose values several rows share."""
         (part, *others) = self.question.requested or (None,)
-        if others or not isinstance(part, Name) or part.tables:
+        if others or not isinstance(part, Name) or not part.columns:
             return False
         column = self.resolver.column(part)
         return column.distinct < self.vocabulary.table(column.table).rows - column.nulls
