@@ -22,17 +22,29 @@ MEANT = Understanding("?", QueryPlan(source="orders"), "Number of `orders`.", Qu
         (["number_of_orders"], [(3704,)], "Number of orders: 3,704."),
         (["sum_amount"], [(None,)], "Total amount: no value."),
         (["name", "price"], [("Moka Pot", 29.0)], "One row: name Moka Pot, price 29."),
-        (["city"], [("Paris",), ("Lyon",)], "2 rows: Paris, Lyon."),
+        (["city"], [("Paris",), ("Lyon",)], "2 cities: Paris, Lyon."),
         (["name", "year_made"], [("Moka Pot", 1980)], "One row: name Moka Pot, year made 1980."),
-        (["status", "n"], [("open", 3), ("paid", 1000)], "2 rows of status, n. Highest: paid: 1,000; open: 3."),
-        (["status", "n"], [("open", 3), ("paid", None)], "2 rows of status, n. First: open: 3; paid: no value."),
+        (["status", "n"], [("open", 3), ("paid", 1000)], "N by status, highest first: paid 1,000; open 3."),
+        (["returned"], [("yes",), ("no",)], "2 rows: yes, no."),
+        (
+            ["product", "sum_quantity"],
+            [("Milk", 75), ("Tea", 120), ("Coffee", 90), ("Jam", 3), ("Honey", 7)],
+            "Total quantity by product, highest first: Tea 120, Coffee 90, Milk 75 and 2 more.",
+        ),
+        (
+            ["product"],
+            [(name,) for name in "ABCDEFGHIJKL"],
+            "12 products: A, B, C, D, E and 7 more.",
+        ),
+        (["status", "n"], [("open", 3), ("paid", None)], "N by status, highest first: open 3, paid no value."),
         (["Class", "sum_Days absent"], [("5b", 126)], "Class 5b: 126 days absent in total."),
         (["product", "avg_price"], [("Moka Pot", 29.5)], "Product Moka Pot: average price 29.5."),
-        (["name"], [("Wolf, Tim",), ("Koch, Mia",)], "2 rows: Wolf, Tim; Koch, Mia."),
+        (["name"], [("Wolf, Tim",), ("Koch, Mia",)], "2 names: Wolf, Tim; Koch, Mia."),
         (
             ["month", "sum_quantity"],
             [(date(2024, 11, 1), 540), (date(2024, 12, 1), 36), (None, 2)],
-            "2 months of total quantity; highest November 2024: 540; lowest December 2024: 36; without a date: 2.",
+            "Total quantity over 2 months: highest November 2024: 540; lowest December 2024: 36. "
+            "Rows without a date: total quantity 2.",
         ),
         ([], [], "No rows match. Read as: Number of `orders`."),
     ],
@@ -43,17 +55,18 @@ def test_a_result_in_words(columns: list[str], rows: list[tuple[Any, ...]], said
 
 def test_rows_in_an_order_of_their_own_and_lists_keep_it() -> None:
     rows = [("b", 1), ("a", 2)]
-    for reading in ("Number of `orders` per `month`, lowest `month` first.", "List of `products.name`, `products.id`."):
-        meant = Understanding("?", QueryPlan(source="orders"), reading, Question())
-        assert write_sentence(meant, ["x", "n"], rows, 2) == "2 rows of x, n. First: b: 1; a: 2."
+    for reading, said in (
+        ("Number of `orders` per `month`, lowest `month` first.", "N by x: b 1, a 2."),
+        ("Number of `orders` per `x`, lowest `n` first.", "N by x, lowest first: b 1, a 2."),
+        ("List of `products.name`, `products.id`.", "2 products. First: b 1, a 2."),
+    ):
+        meant = Understanding("?", QueryPlan(source="products"), reading, Question())
+        assert write_sentence(meant, ["x", "n"], rows, 2) == said
 
 
 def test_a_long_result_names_the_first_rows_and_how_many_there_are() -> None:
     rows = [(f"n{n}", n) for n in range(10)]
-    assert (
-        write_sentence(MEANT, ["name", "n"], rows, 2_500)
-        == "2,500 rows of name, n. First: n0: 0; n1: 1; n2: 2 and more."
-    )
+    assert write_sentence(MEANT, ["name", "n"], rows, 2_500) == "N by name: n0: 0, n1: 1, n2: 2 and 2,497 more."
 
 
 @pytest.mark.parametrize(

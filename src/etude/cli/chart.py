@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from etude.cli.table import cell_width, format_column, printable
+from etude.column_title import column_title
 
 WIDTH = 40
 LABEL = 40
@@ -18,7 +19,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 def draw_chart(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return the chart as lines of text; empty if it does not have one label and one number, or computes values."""
     label, value = _axes(chart)
-    if label not in columns or value not in columns or "color" in _encoding(chart) or _computes(chart):
+    coloured = "color" in _encoding(chart) and "theta" not in _encoding(chart)
+    if label not in columns or value not in columns or coloured or _computes(chart):
         return ""
     at, of = columns.index(label), columns.index(value)
     rows = _in_order(chart, rows, at, of)
@@ -46,7 +48,7 @@ def chart_shows_all(chart: dict[str, Any], columns: Sequence[str], rows: Sequenc
 def _heading(chart: dict[str, Any], label: str, value: str) -> str:
     """Return the title of a chart and the columns that it shows: bars alone do not say what they measure."""
     title = chart.get("title")
-    columns = printable(f"{value} by {label}")
+    columns = printable(f"{column_title(value)} by {column_title(label)}")
     given = printable(title) if isinstance(title, str) else ""
     return columns if given in ("", columns) else f"{given} ({columns})"
 
@@ -76,7 +78,11 @@ def _in_order(chart: dict[str, Any], rows: Sequence[Sequence[Any]], at: int, of:
 
 
 def _axes(chart: dict[str, Any]) -> tuple[str, str]:
-    fields = {axis: _encoding(chart).get(axis, {}) for axis in ("x", "y")}
+    encoding = _encoding(chart)
+    if "theta" in encoding:
+        # The parts of a pie as bars.
+        return str(encoding.get("color", {}).get("field", "")), str(encoding["theta"].get("field", ""))
+    fields = {axis: encoding.get(axis, {}) for axis in ("x", "y")}
     numeric = [axis for axis, spec in fields.items() if spec.get("type") == "quantitative"]
     if len(numeric) != 1:
         return "", ""

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from etude.cli.table import cell_width, printable
+from etude.column_title import column_title
 
 ROWS = 5_000
 """The most rows that a plot reads."""
@@ -213,7 +214,7 @@ def _number(value: float, decimals: int) -> str:
 def _heading(chart: dict[str, Any], across: str, up: str) -> str:
     title = chart.get("title")
     title = title.get("text") if isinstance(title, dict) else title
-    columns = printable(f"{up} by {across}")
+    columns = printable(f"{column_title(up)} by {column_title(across)}")
     given = printable(title) if isinstance(title, str) else ""
     return columns if given in ("", columns) else f"{given} ({columns})"
 

@@ -9,13 +9,13 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from etude.column_title import column_title
 from etude.offline.understand import Understanding
-from etude.offline.words import base_form, spell_out_words, split_identifier
+from etude.offline.words import base_form, plural_form, spell_out_words, split_identifier
 
 SHOWN = 5
 _PERIODS = ("day", "week", "month", "quarter", "year")
-_FOLDS = {"sum_": "total ", "avg_": "average ", "min_": "lowest ", "max_": "highest "}
-_MEASURED = (*_FOLDS, "number_of_", "median_")
+_MEASURED = ("sum_", "avg_", "min_", "max_", "number_of_", "median_")
 _RANKED = re.compile(r"(?:highest|lowest) `(?!(?:day|week|month|quarter|year)`)[^`]*` first|the first \d")
 """An order that the question asked for, rather than that of time."""
 _UNGROUPED = frozenset(("year", "season", "id", "code", "zip", "phone", "key"))
@@ -47,26 +47,49 @@ def write_row_sentence(
         return f"{_title(columns[0])} {phrase_value(rows[0][0], columns[0])}: {_measure(columns[1], rows[0][1])}."
     if row_count == 1:
         pairs = ", ".join(
-            f"{_words(name)} {phrase_value(value, name)}" for name, value in zip(columns, rows[0], strict=True)
+            f"{column_title(name)} {phrase_value(value, name)}" for name, value in zip(columns, rows[0], strict=True)
         )
         return f"One row: {pairs}."
-    if len(columns) == 1 and " only those with the " not in reading:
-        shown = [phrase_value(row[0], columns[0]) for row in rows[:SHOWN]]
-        listed = ("; " if any("," in value for value in shown) else ", ").join(shown)
-        return f"{row_count:,} rows: {listed}{_more(row_count)}."
     if " only those with the " in reading:
-        listed = "; ".join(_row(columns, row) for row in rows[: SHOWN - 2])
-        return f"{row_count:,} rows tie. {listed}{_more(row_count, 2)}."
+        return f"{row_count:,} rows tie. {_list(columns, rows, row_count)}."
+    if len(columns) == 1:
+        return f"{row_count:,} {_noun(columns[0], rows)}: {_list(columns, rows, row_count, SHOWN)}."
     if len(rows) == row_count and _is_series(columns, rows) and not _RANKED.search(reading):
         return _series(columns, rows)
-    start = "First"
-    ordered = not reading or " first" in reading or "list of" in reading.lower()
-    if not ordered and len(rows) == row_count and _ranks(columns, rows):
+    listing = "list of" in reading.lower()
+    if listing or not _ranks(columns, [row for row in rows if row[1] is not None]):
+        noun = (
+            plural_form(base_form(table.lower())) if listing and base_form(table.lower()) != table.lower() else "rows"
+        )
+        return f"{row_count:,} {noun.replace('_', ' ')}. First: {_list(columns, rows, row_count)}."
+    order = _order(columns[1], reading)
+    if not order and " first" not in reading and len(rows) == row_count:
         # Without an order of its own, a result is in any order; the largest groups say most.
-        start, rows = "Highest", sorted(rows, key=lambda row: -row[1])
-    listed = "; ".join(_row(columns, row) for row in rows[: SHOWN - 2])
-    names = ", ".join(_words(name) for name in columns)
-    return f"{row_count:,} rows of {names}. {start}: {listed}{_more(row_count, 2)}."
+        order, rows = ", highest first", sorted(rows, key=lambda row: (row[1] is None, -(row[1] or 0)))
+    return f"{_title(columns[1])} by {column_title(columns[0])}{order}: {_list(columns, rows, row_count)}."
+
+
+def _order(measure: str, reading: str) -> str:
+    """Return how the reading orders the groups by their numbers; empty if it does not."""
+    found = re.search(rf"(highest|lowest) `{re.escape(measure)}` first", reading)
+    return f", {found[1]} first" if found else ""
+
+
+def _noun(column: str, rows: Sequence[Sequence[Any]]) -> str:
+    """Return what the values of a column are: products of `product`; rows, if its name is not a noun for them."""
+    *words, last = column_title(column).lower().split() or [""]
+    texts = all(isinstance(row[0], str) for row in rows)
+    if not texts or not last.isalpha() or last.endswith("ed"):
+        return "rows"
+    return " ".join((*words, last if base_form(last) != last else plural_form(last)))
+
+
+def _list(columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int, most: int = SHOWN - 2) -> str:
+    """Return the first rows, and how many more there are."""
+    shown = [_row(columns, row) for row in rows[:most]]
+    apart = "; " if len(columns) > 2 or any("," in each for each in shown) else ", "
+    left = row_count - len(shown)
+    return apart.join(shown) + (f" and {left:,} more" if left else "")
 
 
 def _is_series(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
@@ -79,10 +102,11 @@ def _series(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return how many periods there are, the highest and the lowest of them, and what has no date."""
     known = [row for row in rows if row[0] is not None]
     high, low = max(known, key=lambda row: row[1]), min(known, key=lambda row: row[1])
-    many = f"{len(known):,} {columns[0]}{'s' if len(known) > 1 else ''}"
-    parts = [f"{many} of {_words(columns[1])}", f"highest {_row(columns, high)}", f"lowest {_row(columns, low)}"]
-    parts += [f"without a date: {phrase_value(row[1], columns[1])}" for row in rows if row[0] is None]
-    return f"{'; '.join(parts)}."
+    said = column_title(columns[1])
+    ends = f"highest {_row(columns, high)}; lowest {_row(columns, low)}"
+    text = f"{_title(columns[1])} over {len(known):,} {columns[0]}{'s' if len(known) > 1 else ''}: {ends}."
+    undated = [row for row in rows if row[0] is None]
+    return text + "".join(f" Rows without a date: {said} {phrase_value(row[1], columns[1])}." for row in undated)
 
 
 def _conditions(reading: str) -> str:
@@ -96,10 +120,10 @@ def _conditions(reading: str) -> str:
 
 def _measure(column: str, value: Any) -> str:
     """Return a measure with its value: `126 days absent in total`, `average grade 3.2`."""
-    noun = _words(column.removeprefix("sum_"))
+    noun = column_title(column.removeprefix("sum_"))
     if column.startswith("sum_") and any(base_form(word) != word for word in split_identifier(noun)):
         return f"{phrase_value(value, column)} {noun[:1].lower()}{noun[1:]} in total"
-    return f"{_words(column)} {phrase_value(value, column)}"
+    return f"{column_title(column)} {phrase_value(value, column)}"
 
 
 def _ranks(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
@@ -110,22 +134,16 @@ def _ranks(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
 
 def _row(columns: Sequence[str], row: Sequence[Any]) -> str:
     values = [phrase_value(value, name) for name, value in zip(columns, row, strict=True)]
+    if len(values) == 1:
+        return values[0]
     if len(values) == 2:
-        return f"{values[0]}: {values[1]}"
-    return ", ".join(f"{_words(name)} {value}" for name, value in zip(columns, values, strict=True))
-
-
-def _more(row_count: int, fewer: int = 0) -> str:
-    return " and more" if row_count > SHOWN - fewer else ""
-
-
-def _words(name: str) -> str:
-    fold = next((prefix for prefix in _FOLDS if name.startswith(prefix) and len(name) > len(prefix)), "")
-    return (_FOLDS.get(fold, "") + name.removeprefix(fold)).replace("_", " ")
+        # "Tea 120", but "2024: 120".
+        return f"{values[0]}{' ' if isinstance(row[0], str) and values[0][-1:].isalpha() else ': '}{values[1]}"
+    return ", ".join(f"{column_title(name)} {value}" for name, value in zip(columns, values, strict=True))
 
 
 def _title(name: str) -> str:
-    words = _words(name)
+    words = column_title(name)
     return words[:1].upper() + words[1:]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from etude.offline.better import more_is_better
 from etude.offline.conditions import TAKE_HIGH, TAKE_LOW
-from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref
+from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref, show_column
 from etude.offline.joins import find_join_paths, join_hops, path_leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
 from etude.offline.operator_words import OPERATORS
@@ -25,8 +25,12 @@ from etude.offline.resolve import (
     is_period,
     is_rate,
     listed_words,
+    nouns_of,
     sorts_as_numbers,
 )
+from etude.offline.revenue import rows_are_sales
+from etude.offline.self_check import plan_nodes
+from etude.offline.selling import SALES, repeated_number, sold_units
 from etude.offline.spellings import fold_spellings
 from etude.offline.units import check_unit, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
@@ -92,9 +96,8 @@ MOST_GAPS = 100
 """At most this many columns are looked at for missing values."""
 MOST_COLUMNS = 12
 """At most this many columns show a row that has no name."""
-SALES = "!sales"
-"""Stands for what is sold, among the attributes that an adjective implies."""
 TAKE_SUM, TAKE_BEST, TAKE_AVERAGE = ("the sum", ""), ("the best", ""), ("the average", "")
+TAKE_ROWS = ("the rows", "")
 """Choices of a question back, in the form of a table and a column that were chosen."""
 _OPPOSITE: dict[Direction, Direction] = {"asc": "desc", "desc": "asc"}
 _LONGEST = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
@@ -129,9 +132,31 @@ class _Builder(Ratios):
         else:
             plan = self._listing()
         plan, told = fold_spellings(plan, self.vocabulary)
-        told = [*(note for note in self.notes if " is taken as " in note), *told]
+        formulas = self._formulas(plan)
+        self._check_whole_rows(plan, question, formulas)
+        told = [*formulas.values(), *(note for note in self.notes if " is taken as " in note), *told]
+        said = [f"with `{column.name}` as {column.formula.text}" for column in formulas if column.formula]
+        self.said.extend(piece for piece in said if piece not in self.said)
         notes = (*question.notes, *self.notes, *self.resolver.notes, *told)
         return Assembled(plan, self._reading(), notes, tuple(told))
+
+    def _formulas(self, plan: QueryPlan) -> dict[KnownColumn, str]:
+        """Return the columns of the plan that no table has, with a note on how each is computed."""
+        nodes = [node for node in plan_nodes(plan) if isinstance(node, Arithmetic)]
+        derived = [c for table in self.vocabulary.tables for c in table.derived if join_column_ref(c) in nodes]
+        return {c: f"{c.name.capitalize().replace('_', ' ')} is {c.formula.text}." for c in derived if c.formula}
+
+    def _check_whole_rows(self, plan: QueryPlan, question: Question, formulas: Iterable[KnownColumn]) -> None:
+        """Refuse `average revenue per order`, if an order has several rows: only sums do not depend on that."""
+        functions = {node.fn for node in plan_nodes(plan) if isinstance(node, Aggregate)}
+        if functions == {"sum"}:
+            return
+        for column in formulas:
+            nouns = [name for name in nouns_of(question) if any(m.table == column.table for m in name.tables)]
+            for name in nouns:
+                noun = base_form(name.text.lower().split()[-1])
+                if number := repeated_number(self.vocabulary.table(column.table), noun):
+                    raise Unresolved(f"Several rows share one `{number}`, so a row is not a whole `{noun}`.")
 
     def _choose_sales(self) -> None:
         """`the best selling product`: rank by the units sold, or by the amount; without either, by the rows."""
@@ -141,26 +166,39 @@ class _Builder(Ratios):
         below = [hop.to_table for hop in join_hops(self.vocabulary).get(anchor, ()) if hop.back]
         tables = [self.vocabulary.table(name) for name in dict.fromkeys((anchor, *below))]
         numbers = [c for table in tables for c in table.columns if is_numeric(c)]
-        units = [
-            c for c in numbers if {"quantity", "unit", "units", "sold", "copy"} & {*c.words} and not MONEY & {*c.words}
-        ]
-        amounts = [c for c in numbers if {"amount", "revenue", "sale", "turnover", "total"} & {*c.words} - {"price"}]
+        units = [column for table in tables for column in sold_units(table)]
+        amounts = [c for c in numbers if {"amount", "revenue", "sale", "turnover", "total"} & {*c.words}]
+        amounts = [c for c in amounts if "price" not in c.words or "total" in c.words]
         found = list(dict.fromkeys((*units, *amounts)))
         chosen = [c for c in found if (c.table, c.name) in self.prefer]
         if len(found) > 1 and not chosen:
             raise Ambiguous(rank.text, [Meaning(c.table, c.name) for c in found])
-        if found:
+        rows = self._lists_shared_values() and rows_are_sales(tables[0])
+        high, most = ("highest", "most") if rank.direction == "desc" else ("lowest", "fewest")
+        if rows and found and not units and not chosen and TAKE_ROWS not in self.prefer:
+            total = (f"the {high} total `{found[0].name}`", (found[0].table, found[0].name))
+            raise Ambiguous(rank.text, choices=(total, (f"the {most} rows of `{anchor}`", TAKE_ROWS)))
+        if found and TAKE_ROWS not in self.prefer:
             column = (chosen or found)[0]
             name = Name(rank.text, (Meaning(column.table, column.name),))
             by = Measure("sum", name, text=rank.text)
-            self.notes.append(f"`{rank.text}` is read as the highest sum of `{column.table}.{column.name}`.")
+            self.notes.append(f"`{rank.text}` is read as the {high} sum of `{column.table}.{column.name}`.")
         else:
             sold = [table for table in tables[1:] if {*table.words} & {"sale", "order", "purchase", "invoice", "line"}]
+            sold = sold or (tables[:1] if rows else [])
             if len(sold) != 1:
                 raise Unresolved(f"It is not clear which number says what is `{rank.text}`.")
             by = Measure("count", Name(rank.text, (Meaning(sold[0].name),)), text=rank.text)
-            self.notes.append(f"`{rank.text}` is read as the most `{sold[0].name}`.")
+            self.notes.append(f"`{rank.text}` is read as the {most} rows of `{sold[0].name}`.")
         self.question = replace(self.question, rank=replace(rank, by=by))
+
+    def _lists_shared_values(self) -> bool:
+        """Return whether the question asks for one column whose values several rows share."""
+        (part, *others) = self.question.requested or (None,)
+        if others or not isinstance(part, Name) or not part.columns:
+            return False
+        column = self.resolver.column(part)
+        return column.distinct < self.vocabulary.table(column.table).rows - column.nulls
 
     def _take_better_end(self) -> None:
         """Decide whether the best is the highest or the lowest; ask back if nothing about the column says it."""
@@ -417,7 +455,7 @@ class _Builder(Ratios):
                 if dated is not None:
                     tree.add(dated.table)
         where = self._where(tree)
-        group_by: list[Any] = [join_column_ref(column) for column in dict.fromkeys([*keys, *hidden])]
+        group_by: list[Any] = [show_column(column) for column in dict.fromkeys([*keys, *hidden])]
         dates = []
         for group in grains:
             column = self.resolver.date_column(self._dated_tables(tree))
@@ -449,7 +487,7 @@ class _Builder(Ratios):
         select: tuple[Any, ...] = ()
         hide = [m for m in names if m not in visible]
         if hidden or hide:
-            select = (*dates, *(join_column_ref(column) for column in keys), *(names[m] for m in names if m in visible))
+            select = (*dates, *(show_column(column) for column in keys), *(names[m] for m in names if m in visible))
         plan = self._plan(tree, select, where, (*dates, *group_by), aggregates, having, order, limit)
         if tied and ranked is not None and rank is not None:
             # Of several that tie, no one is the first.
@@ -795,7 +833,7 @@ class _Builder(Ratios):
         if each:
             columns.extend(column for column in self._display(table) if column not in columns)
         self.said.append("list of " + ", ".join(f"`{c.table}.{c.name}`" for c in columns))
-        self._say_order(order, limit, tied)
+        self._say_order(order, limit, tied, sort[0].name if sort is not None else "")
         if sort is not None and tied:
             # Of several that tie, no one is the first: all of them are shown.
             extreme = Aggregate(fn="max" if sort[1] else "min", of=join_column_ref(sort[0]))
@@ -805,7 +843,7 @@ class _Builder(Ratios):
         if sort is not None and limit is not None and sort[0].nulls:
             where.append(NullTest(column=join_column_ref(sort[0]), op="is not null"))
             self.said.append(f"where `{sort[0].table}.{sort[0].name}` is known")
-        select = tuple(join_column_ref(column) for column in columns)
+        select = tuple(show_column(column) for column in columns)
         if question.rank is not None and question.groups and sort is not None:
             return self._best_of_each(tree, columns, where, sort)
         if not each and self._repeats(tree, columns, table) and not (sort and sort[0] not in columns):
@@ -838,7 +876,7 @@ class _Builder(Ratios):
         self.said.append(f"for each {', '.join(f'`{name}`' for name in per)}")
         where.append(NullTest(column=join_column_ref(sort[0]), op="is not null"))
         self.said.append(f"where `{sort[0].table}.{sort[0].name}` is known")
-        plan = self._plan(tree, tuple(join_column_ref(column) for column in shown), where, (), [], [], [], None)
+        plan = self._plan(tree, tuple(show_column(column) for column in shown), where, (), [], [], [], None)
         return plan.model_copy(update={"top": top})
 
     def _listed_meaning(self, name: Name) -> Meaning:
@@ -1023,7 +1061,7 @@ class _Builder(Ratios):
             tree.add(column.table)
         where = self._where(tree)
         aggregate = self._aggregate(counted, tree, "counted")
-        inner = self._plan(tree, (), where, (*dates, *(join_column_ref(c) for c in keys)), [aggregate], [], [], None)
+        inner = self._plan(tree, (), where, (*dates, *(show_column(c) for c in keys)), [aggregate], [], [], None)
         fn = measures[0].fn
         self.said.insert(0, f"{fn} over{self._per(keys, dates).removeprefix(' per')} of the {counted.label}")
         outer = Aggregate(fn=fn, of="counted", alias=fit_alias_length(f"{fn}_{counted.alias}"))
@@ -1036,18 +1074,17 @@ class _Builder(Ratios):
         self.said.insert(0, head + (f" per {', '.join(per)}" if per else ""))
         self.said.extend(f"with {m.label} {op} {number:,}" for m, op, number in limits)
 
-    def _say_order(self, order: Sequence[Order], limit: int | None, tied: bool = False) -> None:
+    def _say_order(self, order: Sequence[Order], limit: int | None, tied: bool = False, first: str = "") -> None:
+        """Say the order; `first` is the name of the column that sorts, if the plan has only its formula."""
+        by = order[0].by if order else None
+        name = first or (by.column if isinstance(by, ColumnRef) else by)
         if order and tied:
-            by = order[0].by
-            name = by.column if isinstance(by, ColumnRef) else by
             self.said.append(f"only those with the {'highest' if order[0].desc else 'lowest'} `{name}`")
             return
         for each in order[1:]:
             also = each.by.column if isinstance(each.by, ColumnRef) else each.by
             self.said.append(f"then by `{also}`")
         if order:
-            by = order[0].by
-            name = by.column if isinstance(by, ColumnRef) else by
             self.said.append(f"{'highest' if order[0].desc else 'lowest'} `{name}` first")
         if limit:
             self.said.append(f"the first {limit}" if limit > 1 else "only the first")

@@ -9,7 +9,7 @@ from typing import Any
 
 from etude.offline.better import more_is_better
 from etude.offline.dates import Span
-from etude.offline.join_tree import Tree, join_column_ref
+from etude.offline.join_tree import Place, Tree, join_column_ref
 from etude.offline.joins import find_join_paths, join_distance, join_hops, path_leads_to_one
 from etude.offline.operator_words import IDLE, LINKING, PRESENT
 from etude.offline.phrase_index import Hit, Meaning
@@ -34,7 +34,6 @@ from etude.sources.plan.model import (
     And,
     Arithmetic,
     Between,
-    ColumnRef,
     Compare,
     DatePart,
     Filter,
@@ -618,7 +617,7 @@ class Conditions:
         self.notes.extend(note for _, note in made if note)
         return tuple(value for value, _ in made)
 
-    def _span_filter(self, place: ColumnRef, column: KnownColumn, condition: Condition) -> Filter:
+    def _span_filter(self, place: Place, column: KnownColumn, condition: Condition) -> Filter:
         span = condition.span
         assert span is not None  # noqa: S101 - for the type checker
         if column.kind == "number":
@@ -689,7 +688,7 @@ class Conditions:
         )
 
 
-def _outlies(place: ColumnRef, table: str) -> Filter:
+def _outlies(place: Place, table: str) -> Filter:
     """Return that a number lies further from the quartiles than one and a half times the distance between them."""
     low, high = (
         Single(plan=QueryPlan(source=table, aggregate=(Aggregate(fn="quantile", of=place, at=part),)))
@@ -726,7 +725,7 @@ def _all(filters: Sequence[Filter]) -> Filter:
     return filters[0] if len(filters) == 1 else And(filters=tuple(filters))
 
 
-def _one_of(place: ColumnRef, values: Sequence[str]) -> Filter:
+def _one_of(place: Place, values: Sequence[str]) -> Filter:
     return (
         Compare(column=place, op="=", value=values[0])
         if len(values) == 1
@@ -734,7 +733,7 @@ def _one_of(place: ColumnRef, values: Sequence[str]) -> Filter:
     )
 
 
-def _pattern(place: ColumnRef, op: str, text: str) -> Filter:
+def _pattern(place: Place, op: str, text: str) -> Filter:
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     pattern = {"starts_with": f"{escaped}%", "ends_with": f"%{escaped}", "is": escaped}.get(op, f"%{escaped}%")
     return Match(column=place, op="ilike", value=pattern)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from etude.offline.joins import FAR, Hop, Path, find_join_paths, path_leads_to_one
 from etude.offline.phrase_index import Meaning
 from etude.offline.resolve import Ambiguous, Unresolved
-from etude.offline.vocabulary import KnownColumn, Vocabulary
+from etude.offline.vocabulary import Formula, KnownColumn, Vocabulary
 from etude.offline.vocabulary_names import table_name_without_schema
 from etude.offline.words import stem_word
-from etude.sources.plan.model import ColumnRef, Join
+from etude.sources.plan.model import Arithmetic, Case, ColumnRef, Expr, Join, Named, NullTest, When
 
 
 def fit_alias_length(name: str) -> str:
@@ -19,9 +19,33 @@ def fit_alias_length(name: str) -> str:
     return name.encode()[:60].decode(errors="ignore")
 
 
-def join_column_ref(column: KnownColumn) -> ColumnRef:
-    """Return the column as a plan refers to it."""
-    return ColumnRef(table=table_name_without_schema(column.table), column=column.name)
+Place = ColumnRef | Arithmetic
+
+
+def join_column_ref(column: KnownColumn) -> Place:
+    """Return the column as a plan refers to it, or the formula of one that the table does not have."""
+    table, formula = table_name_without_schema(column.table), column.formula
+    if formula is None:
+        return ColumnRef(table=table, column=column.name)
+    args: list[Expr] = [ColumnRef(table=table, column=name) for name in formula.factors]
+    if formula.discount:
+        args.append(_left_after(ColumnRef(table=table, column=formula.discount), formula))
+    return Arithmetic(op="*", args=tuple(args))
+
+
+def _left_after(discount: ColumnRef, formula: Formula) -> Expr:
+    """Return the part of a price that is left after the discount."""
+    part: Expr = discount if formula.whole == 1 else Arithmetic(op="/", args=(discount, formula.whole))
+    left = Arithmetic(op="-", args=(1, part))
+    if not formula.gaps:
+        return left
+    return Case(case=(When(when=NullTest(column=discount, op="is null"), then=1),), otherwise=left)
+
+
+def show_column(column: KnownColumn) -> Place | Named:
+    """Return the column as a plan shows it, by its name."""
+    place = join_column_ref(column)
+    return Named(expr=place, alias=column.name) if column.formula is not None else place
 
 
 @dataclass

@@ -153,6 +153,8 @@ class Measures(Conditions):
             if "popular" in measure.text and any(link.to_table == found.table for link in self.vocabulary.links):
                 raise Unresolved(f"It is not clear what makes a `{name.text}` popular.")
             return Measured("count", found.table)
+        if name.text.lower() == "sales" and any(self._computed(m) for m in name.columns):
+            raise Unresolved("It is not clear whether to count the rows or the pieces that were sold.")
         if name.tables and (not name.columns or name.tables[0].cost <= name.columns[0].cost or self._counts_rows(name)):
             table = self.resolver.table_of(name)
             assert table is not None  # noqa: S101 - for the type checker
@@ -179,6 +181,11 @@ class Measures(Conditions):
         ):
             raise Unresolved(f"It is not clear whether to add up `{column.name}` or to count its values.")
         return Measured("count", column.table, column, distinct=True)
+
+    def _computed(self, meaning: Meaning) -> bool:
+        """Return whether a meaning is a column that the table does not have."""
+        known = self.vocabulary.table(meaning.table)
+        return meaning.column is not None and known.column(meaning.column).formula is not None
 
     def _counts_rows(self, name: Name) -> bool:
         """Return whether a noun that is counted means rows: `transactions`, not their `transaction_type`."""

@@ -165,7 +165,8 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("S", ("desc", "rating score grade"), "best", "best rated", "top rated", "highest rated", "highest - rated",
         "top - rated", "best - rated")  # fmt: skip
     put("S", ("desc", "!sales"), "best selling", "best - selling", "bestselling", "top selling", "top - selling",
-        "most sold")  # fmt: skip
+        "most sold", "best seller", "best sellers", "best - seller", "best - sellers", "bestseller", "bestsellers",
+        "top seller", "top sellers")  # fmt: skip
     put("S", ("asc", "!sales"), "worst selling", "worst - selling", "least sold")
     put("S", ("asc", "rating score grade"), "worst", "worst rated", "lowest rated", "lowest - rated")
     # The oldest has the highest age, but the earliest date: `!` turns the direction around.

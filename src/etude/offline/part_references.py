@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from etude.offline.grammar import quartiles_of
 from etude.offline.phrase_index import Meaning
-from etude.offline.question_parts import Condition, Measure, Name, Question, Rank
+from etude.offline.question_parts import Condition, Measure, Name, Question, Rank, Threshold
 from etude.offline.resolve import is_numeric, is_rate
+from etude.offline.revenue import sales_meanings
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.words import base_form, split_identifier
 
@@ -40,6 +41,9 @@ LEVELS = frozenset(
 )
 """Words in the names of columns whose numbers say how high, not how much: their sum means little."""
 
+TAKEN_IN = frozenset(("money", "revenue", "turnover"))
+"""Words for what all sales bring in together."""
+
 
 def adds_up(column: KnownColumn) -> bool:
     """Return whether people mean the total of the column: `quantity`, `days absent`; not `unit price` or `grade`."""
@@ -52,12 +56,14 @@ def adds_up(column: KnownColumn) -> bool:
 def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
     """Return the question with its parts connected."""
     question = _undated(question, vocabulary)
+    question = _sold(question, vocabulary)
     question = _counted_groups(_everything(_only_rows(_described(question, vocabulary), vocabulary)))
     question = replace(question, conditions=tuple(_aligned(condition) for condition in question.conditions))
     question = replace(
         question, requested=_distributed(question.requested, vocabulary), asked=_distributed(question.asked, vocabulary)
     )
-    return _summed(_ranked(_unify(_complete(question, vocabulary)), vocabulary), vocabulary)
+    question = _limited_by_total(_ranked(_unify(_complete(question, vocabulary)), vocabulary), vocabulary)
+    return _summed(_ranked_by_total(question, vocabulary), vocabulary)
 
 
 def _undated(question: Question, vocabulary: Vocabulary) -> Question:
@@ -102,6 +108,21 @@ def _described(question: Question, vocabulary: Vocabulary) -> Question:
         return question
     measures = tuple(quartiles_of(group.name))
     return replace(question, requested=measures, asked=measures, groups=(), subject=None)
+
+
+def _sold(question: Question, vocabulary: Vocabulary) -> Question:
+    """`sales by region`, of a table called sales: either what was taken in or how many were sold, not its rows."""
+    (part, *others) = question.requested or (None,)
+    name = part.name if isinstance(part, Measure) else part
+    if others or name is None or name.text.lower() != "sales" or (isinstance(part, Measure) and part.fn == "count"):
+        return question
+    tables = [vocabulary.table(m.table) for m in name.tables]
+    meanings = tuple(Meaning(table.name, column) for table in tables for column in sales_meanings(table))
+    if not meanings or not (question.groups or isinstance(part, Measure)):
+        return question
+    meant = Name(name.text, meanings)
+    found = replace(part, name=meant) if isinstance(part, Measure) else meant
+    return replace(question, requested=(found,), asked=(found,), subject=None)
 
 
 def _counted_groups(question: Question) -> Question:
@@ -232,6 +253,58 @@ def _ranked(question: Question, vocabulary: Vocabulary) -> Question:
     return replace(ranked, rank=replace(chosen, by=measure), notes=notes)
 
 
+def _ranked_by_total(question: Question, vocabulary: Vocabulary) -> Question:
+    """`the region with the highest revenue`: that of all its rows together, if no column holds a revenue."""
+    rank = question.rank
+    if rank is None or rank.by is None:
+        return question
+    by = rank.by.name if isinstance(rank.by, Measure) else rank.by
+    if not _totals(by, vocabulary):
+        return question
+    counted = not isinstance(rank.by, Measure) or rank.by.fn == "count"
+    if not counted or not (is_repeated(question, vocabulary) or (question.groups and not question.requested)):
+        return question
+    return replace(question, rank=replace(rank, by=Measure("sum", by, text=rank.text)))
+
+
+def _limited_by_total(question: Question, vocabulary: Vocabulary) -> Question:
+    """`products with revenue over 100`: the revenue of all rows of a product together."""
+    named = [c for c in question.conditions if c.name is not None and _totals(c.name, vocabulary)]
+    counted = any(isinstance(p, Measure) and p.fn == "count" and not p.name.tables for p in question.requested)
+    if named and counted:
+        return replace(question, unknown=(*question.unknown, *(condition.text for condition in named)))
+    if not named or question.groups or not is_repeated(question, vocabulary):
+        return question
+    limits = []
+    for condition in named:
+        number = condition.values[0] if condition.values else None
+        plain = condition.kind == "compare" and not condition.negated and not condition.either
+        if condition.name is None or not plain or isinstance(number, str | bool | None):
+            return replace(question, unknown=(*question.unknown, condition.text))
+        measure = Measure("sum", condition.name, text=condition.name.text)
+        limits.append(Threshold(measure, condition.op, number, condition.unit))
+    conditions = tuple(condition for condition in question.conditions if condition not in named)
+    return replace(question, conditions=conditions, thresholds=(*question.thresholds, *limits))
+
+
+def _totals(name: Name, vocabulary: Vocabulary) -> bool:
+    """Return whether a noun means the total of what no column, or one of another name, holds for each row."""
+    return _is_derived(name, vocabulary) or _is_taken_in(name, vocabulary)
+
+
+def _is_derived(name: Name, vocabulary: Vocabulary) -> bool:
+    """Return whether a noun can only mean what is computed for each row, such as revenue."""
+    columns = [vocabulary.table(m.table).column(m.column) for m in name.columns if m.column]
+    return bool(columns) and not name.tables and all(column.formula is not None for column in columns)
+
+
+def _is_taken_in(name: Name, vocabulary: Vocabulary) -> bool:
+    """Return whether a noun means all that is taken in, by a column of another name: `money` by `amount`."""
+    columns = [vocabulary.table(m.table).column(m.column) for m in name.columns if m.column]
+    word = base_form(name.text.lower())
+    return word in TAKEN_IN and bool(columns) and all(adds_up(c) and word not in c.words for c in columns)
+
+
 def is_repeated(question: Question, vocabulary: Vocabulary) -> bool:
     """Return whether a question asks for one column that several rows share: `products` of a table of orders."""
     (part, *others) = question.requested or (None,)
@@ -250,11 +323,16 @@ def is_repeated(question: Question, vocabulary: Vocabulary) -> bool:
 def _summed(question: Question, vocabulary: Vocabulary) -> Question:
     """`amount per month` is the sum, because amounts add up; `price per month` is refused."""
     timed = any(c.kind == "span" for c in question.conditions) and question.subject is None and not question.ordering
-    if not (question.groups or timed) or len(question.requested) != 1 or question.listed or question.ratio:
+    if len(question.requested) != 1 or question.listed or question.ratio:
         return question
     if question.rank or question.distinct:
         return question
     (part,) = question.requested
+    # "Revenue from returned orders": of all of them together.
+    chosen = question.ordering or question.top
+    whole = isinstance(part, Name) and _totals(part, vocabulary) and not chosen
+    if not (question.groups or timed or whole):
+        return question
     if not isinstance(part, Name) or part.tables or not part.columns:
         return question
     columns = [vocabulary.table(m.table).column(m.column) for m in part.columns if m.column]

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from etude.offline.deadline import check_deadline
 from etude.offline.places import CODED, place_names
+from etude.offline.revenue import revenue_phrases, sales_meanings
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
 from etude.offline.words import (
     GENERIC,
@@ -146,6 +147,8 @@ class _Draft:
 
     names: _Names = field(default_factory=dict)
     values: dict[Phrase, list[Hit]] = field(default_factory=lambda: defaultdict(list))
+    derived: list[KnownTable] = field(default_factory=list)
+    """Tables with columns that are computed: these get the phrases that mean nothing else."""
     done: int = 0
     """How many tables are in it."""
     whole: Index | None = None
@@ -173,6 +176,7 @@ def phrase_index_of(vocabulary: Vocabulary) -> Index:
 
 
 def _finish(draft: _Draft) -> Index:
+    _add_derived(draft)
     longest = max(max(map(len, phrases), default=1) for phrases in (draft.names, draft.values))
     listed = {phrase: tuple(sorted(found, key=_cost)) for phrase, found in draft.names.items()}
     values = {phrase: tuple(found) for phrase, found in draft.values.items()}
@@ -189,6 +193,25 @@ def _index_names(table: KnownTable, draft: _Draft) -> None:
         meaning = Meaning(table.name, column.name, flag=column.flag is not None)
         _add_all(draft.names, _column_phrases(table, column), meaning)
     _add_key_and_label(draft.names, table)
+    if table.derived:
+        draft.derived.append(table)
+
+
+def _add_derived(draft: _Draft) -> None:
+    """Let phrases mean what can be computed, unless a table or a column has that name."""
+    made = [
+        (table, column, *each)
+        for table in draft.derived
+        for column in table.derived
+        for each in revenue_phrases(column)
+    ]
+    made += [
+        (table, table.column(name), ("sale",), SYNONYM) for table in draft.derived for name in sales_meanings(table)
+    ]
+    free = {phrase for _, _, phrase, _ in made} - {*draft.names}
+    for table, column, phrase, cost in made:
+        if phrase in free:
+            _add(draft.names, phrase, Meaning(table.name, column.name, cost))
 
 
 def _add(names: _Names, phrase: Phrase, meaning: Meaning) -> None:

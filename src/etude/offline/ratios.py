@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from etude.offline.join_tree import Tree, join_column_ref
+from etude.offline.join_tree import Tree, join_column_ref, show_column
 from etude.offline.joins import find_join_paths
 from etude.offline.measures import Measured, Measures
 from etude.offline.question_parts import Measure, Name, Side
@@ -99,7 +99,7 @@ class Ratios(Measures):
             if tree.fans():
                 raise Unresolved("Joining would count rows more than once.")
             aggregate = Aggregate(fn="avg", of=value, alias="average_ratio")
-            group_by = [join_column_ref(column) for column in (*keys, *hidden)]
+            group_by = [show_column(column) for column in (*keys, *hidden)]
             self.said.insert(0, f"average of {said}" + "".join(f" per `{key.table}.{key.name}`" for key in keys))
             return self._plan(tree, (), where, group_by, [aggregate], [], [], question.top)
         if ratio.upper.conditions or ratio.lower.conditions:
@@ -113,7 +113,7 @@ class Ratios(Measures):
         if tree.fans():
             raise Unresolved("Joining would repeat rows.")
         self.said.insert(0, said + " per " + ", ".join(f"`{c.table}.{c.name}`" for c in columns))
-        select = (*(join_column_ref(column) for column in columns), Named(expr=value, alias="ratio"))
+        select = (*(show_column(column) for column in columns), Named(expr=value, alias="ratio"))
         order = self._ratio_order()
         return self._plan(tree, select, where, (), [], [], order, question.top)
 
@@ -161,7 +161,7 @@ class Ratios(Measures):
             aggregates.append((alias, measured, filters))
         made = [self._aggregate(m, tree, alias, filter=tuple(f) or None) for alias, m, f in aggregates]
         dates = self._dates(tree)
-        group_by = [*dates, *(join_column_ref(column) for column in (*keys, *hidden))]
+        group_by = [*dates, *(show_column(column) for column in (*keys, *hidden))]
         inner = self._plan(tree, (), where, group_by, made, [], [], None)
         value = self._scaled(Arithmetic(op="/", args=("upper", "lower")))
         self.said.insert(0, f"{said}: {sides[0].label} and {sides[1].label}" + self._per(keys, dates))
@@ -227,7 +227,7 @@ class Ratios(Measures):
             tree = self._tree(measured.table)
             for column in columns:
                 tree.add(column.table)
-            group_by = [join_column_ref(column) for column in columns]
+            group_by = [show_column(column) for column in columns]
             plans.append(self._plan(tree, (), (), group_by, [self._aggregate(measured, tree, alias)], [], [], None))
             shown.append(columns)
         names = [[column.name for column in columns] for columns in shown]

@@ -129,6 +129,7 @@ class Resolver:
             if len(named) != 1:
                 raise Ambiguous(text, named or best)
             best = named
+        self._check_formula(best[0])
         alone = best[0].column is None and not best[0].label and len({m.table for m in meanings}) == 1
         if best[0].cost > SYNONYM and best[0].table not in (self.anchor, *self.joined) and not alone:
             # It is only the last word of a column's name, in a table that the question does not name.
@@ -137,6 +138,11 @@ class Resolver:
             place = f"{best[0].table}.{best[0].column}" if best[0].column else best[0].table
             self.notes.append(f"`{text}` is read as `{place}`.")
         return best[0]
+
+    def _check_formula(self, meaning: Meaning) -> None:
+        formula = self.vocabulary.table(meaning.table).column(meaning.column).formula if meaning.column else None
+        if formula is not None and formula.doubt:
+            raise Unresolved(formula.doubt)
 
     def _away(self, table: str) -> float:
         near = join_distance(self.vocabulary, self.anchor, table)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from etude.offline.phrase_index import SYNONYM, Meaning
 from etude.offline.question_parts import Name
+from etude.offline.revenue import rows_are_sales
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.words import base_form, stem_word
@@ -33,6 +34,8 @@ def name_rows(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedIte
     if place is None or len({item.text.lower() for item in unknown}) != 1:
         return items
     word = items[place].text.lower()
+    if word == "sales" and not rows_are_sales(table, dated=True):
+        return items  # the rows of a stock are not sales
     if base_form(word) == word or not _counted_or_first(items, place) or _is_known(word, vocabulary):
         return items
     return [_named(item, table.name) if item.tag == "u" else item for item in items]

@@ -149,6 +149,8 @@ def _keeps_name(item: TaggedItem, facts: Facts, vocabulary: Vocabulary) -> bool:
             continue
         known = vocabulary.table(meaning.table)
         columns = known.label if meaning.label else (str(meaning.column),)
+        formula = known.column(columns[0]).formula if columns else None
+        columns = formula.factors if formula is not None else columns
         if any((table, column) in facts.columns for column in columns):
             return True
         if known.key == columns and table in facts.tables and "count" in facts.functions:

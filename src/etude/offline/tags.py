@@ -82,7 +82,7 @@ _ATTRIBUTES = {
     "people": "population", "inhabitants": "population", "residents": "population", "stars": "rating",
     "star": "rating", "aged": "age", "priced": "price", "weighing": "weight", "costing": "cost", "born": "birth",
 }  # fmt: skip
-_REVENUE = frozenset(("revenue", "turnover", "earnings", "income"))
+_REVENUE = frozenset(("revenue", "turnover", "earnings", "income", "money"))
 _NUMBERED = frozenset(("phone", "telephone", "fax", "mobile", "cell", "license", "licence", "isbn", "zip"))
 """What a number after it does not count: a phone number is a phone."""
 _STAFF = frozenset(("staff", "faculty", "crew"))
@@ -365,6 +365,8 @@ def _noun_follows(tokens: Sequence[Token], at: int, index: Index) -> bool:
         at < len(tokens) and OPERATORS.get((tokens[at].low,), Word("")).tag == "A"
     ):
         at += 1
+    if at < len(tokens) and tokens[at].low in _REVENUE and _money(index):
+        return True  # "total revenue", although a column is called `total`
     return at < len(tokens) and _name(tokens, at, index) is not None
 
 

@@ -21,6 +21,7 @@ from etude.offline.question_parts import Name, Question
 from etude.offline.resolve import Ambiguous, Unresolved, is_numeric, listed_words
 from etude.offline.row_noun import name_rows, names_its_rows
 from etude.offline.self_check import find_lost_words, find_noun_beside, find_repetition
+from etude.offline.selling import read_selling
 from etude.offline.tags import TaggedItem, tag_asked_units, tag_items
 from etude.offline.value_search import find_unexplained_words, tag_found_values
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
@@ -106,7 +107,8 @@ def understand(
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     index = phrase_index_of(vocabulary)
-    items = read_best_row(name_rows(tag_items(tokens, index, today), vocabulary), tokens, vocabulary)
+    items = name_rows(read_selling(tag_items(tokens, index, today), index), vocabulary)
+    items = read_best_row(items, tokens, vocabulary)
     items = tag_found_values(items, values) if values else items
     changed = follow_up(items, tokens, previous.question, vocabulary) if previous is not None else None
     parts = changed if changed is not None else read_question(items)
@@ -141,7 +143,7 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[
     except Unresolved as error:
         return Refusal(text, error.reason)
     except Ambiguous as error:
-        found = dict.fromkeys(Choice(_label(m), (m.table, m.column or "")) for m in error.meanings)
+        found = dict.fromkeys(Choice(_choice_label(m, vocabulary), (m.table, m.column or "")) for m in error.meanings)
         choices = (*(Choice(*choice) for choice in error.choices), *found)[:4]
         if len(choices) < 2:
             return Refusal(text, f"It is not clear what `{error.text}` means here.")
@@ -183,6 +185,12 @@ def _check_words(items: Sequence[TaggedItem], made: Assembled, parts: Question, 
         raise Unresolved(f"It is not clear what to show of `{beside}`.")
     if said := find_repetition(parts, made.plan, vocabulary):
         raise Unresolved(f"It is not clear what `{said}` says about the others: the answer would only repeat it.")
+
+
+def _choice_label(meaning: Meaning | Hit, vocabulary: Vocabulary) -> str:
+    """Return what a choice means; of a column that is computed, also how."""
+    formula = vocabulary.table(meaning.table).column(meaning.column).formula if meaning.column else None
+    return f"{str(meaning.column).replace('_', ' ')} ({formula.text})" if formula else _label(meaning)
 
 
 def _label(meaning: Meaning | Hit) -> str:

@@ -29,6 +29,30 @@ _YES_OR_NO = frozenset(word for pair in _ANSWERS for word in pair)
 
 
 @dataclass(frozen=True)
+class Formula:
+    """How a column is computed that the table does not have: the product of others, less a discount."""
+
+    factors: tuple[str, ...] = ()
+    discount: str = ""
+    """The column that says which part of the product is taken off, if one does."""
+    whole: int = 1
+    """The discount of the whole price: 1 if it is a share, 100 if it is a percentage."""
+    gaps: bool = False
+    """Some rows have no discount; nothing is taken off there."""
+    doubt: str = ""
+    """Why it cannot be computed."""
+
+    @property
+    def text(self) -> str:
+        """The formula in words."""
+        product = " times ".join(f"`{name}`" for name in self.factors)
+        if not self.discount:
+            return product
+        part = f"`{self.discount}` percent" if self.whole == 100 else f"the share `{self.discount}`"
+        return f"{product}, less {part}{' (none if it is missing)' if self.gaps else ''}"
+
+
+@dataclass(frozen=True)
 class KnownColumn:
     """What is known about a column, from queries or from a profile of the source."""
 
@@ -48,6 +72,8 @@ class KnownColumn:
     """The name as words: abbreviations in full, without a prefix that all columns of the table share."""
     identifies: bool = False
     """It is a key or refers to one: its numbers are identifiers, not amounts."""
+    formula: Formula | None = None
+    """How it is computed, if the table does not have it."""
 
     @cached_property
     def flag(self) -> tuple[Scalar, Scalar] | None:
@@ -78,15 +104,17 @@ class KnownTable:
     words: tuple[str, ...] = ()
     aliases: tuple[tuple[str, ...], ...] = ()
     comment: str = ""
+    derived: tuple[KnownColumn, ...] = ()
+    """What can be computed for each row, although no column holds it."""
 
     def column(self, name: str) -> KnownColumn:
-        """Return the column of that name."""
+        """Return the column of that name, or what is derived by that name."""
         return self._by_name[name]
 
     @cached_property
     def _by_name(self) -> dict[str, KnownColumn]:
         # If two columns share a name, the first wins.
-        return {column.name: column for column in reversed(self.columns)}
+        return {column.name: column for column in reversed((*self.columns, *self.derived))}
 
 
 @dataclass(frozen=True)
@@ -163,11 +191,17 @@ def _vocabulary_from_json(text: str) -> Vocabulary:
     body = json.loads(text)
     tables = []
     for table in body["tables"]:
-        columns = tuple(KnownColumn(**{k: _tuples(v) for k, v in column.items()}) for column in table.pop("columns"))
-        tables.append(KnownTable(columns=columns, **{k: _tuples(v) for k, v in table.items()}))
+        columns, derived = (tuple(map(_column_from, table.pop(part))) for part in ("columns", "derived"))
+        tables.append(KnownTable(columns=columns, derived=derived, **{k: _tuples(v) for k, v in table.items()}))
     links = tuple(Link(**{k: _tuples(v) for k, v in link.items()}) for link in body["links"])
     catalog = Catalog.model_validate(body["catalog"]) if body["catalog"] else None
     return Vocabulary(body["fingerprint"], body["dialect"], tuple(tables), links, catalog)
+
+
+def _column_from(body: dict[str, Any]) -> KnownColumn:
+    made = body.pop("formula")
+    formula = Formula(**{k: _tuples(v) for k, v in made.items()}) if made else None
+    return KnownColumn(formula=formula, **{k: _tuples(v) for k, v in body.items()})
 
 
 def _tuples(value: Any) -> Any:

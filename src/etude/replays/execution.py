@@ -23,6 +23,7 @@ from etude.replays.repair import Repair, find_repair, repair_cell, repair_query
 from etude.replays.script import Script, ScriptStep
 from etude.replays.text import Shown, write_replayed_reading, write_replayed_text
 from etude.runtime.chart import choose_chart, declines_chart
+from etude.runtime.chart_form import asked_form, draw_in_form
 from etude.runtime.number_check.check import Evidence, check_numbers
 from etude.runtime.query import RunLog, failed_query_step, ms_since
 from etude.runtime.script import PREAMBLE
@@ -270,6 +271,10 @@ class Execution:
         # A model that gave no chart has declined one; rules draw what suits the result.
         suits = table is not None and self.script.by_rules and not declines_chart(self._log.run.text)
         chart = self.script.chart or (choose_chart(table) if suits and table is not None else None)
+        form = asked_form(self._log.run.text) if suits and not self.script.chart else None
+        if form and table is not None:
+            chart, note = draw_in_form(chart, form, table)
+            text = f"{text} {note}" if note and note not in text else text
         figures = self.script.figures if text == self.script.answer else ()
         return RunFinished(answer=text, result=info, artifact=artifact, code=code, chart=chart, figures=figures)
 

@@ -27,6 +27,7 @@ from etude.events import Guided, RunFinished
 from etude.models.base import UserMessage
 from etude.result import first_row_page
 from etude.runtime.chart import choose_chart, declines_chart, read_chart
+from etude.runtime.chart_form import asked_form, draw_in_form
 from etude.runtime.chosen_chart import build_chosen_chart
 from etude.runtime.conversation import ANSWER, LAST_TURN, ended_by_budget
 from etude.runtime.expression import MAX_ROWS, ResultRows
@@ -147,7 +148,7 @@ class Conclusion:
         shown = choose_results(run, choice, choose_quoted(quotes))
         first = shown[0] if shown else None
         figures = next((q.columns for q in quotes if first and q.name == first.id), Counter())
-        chart, lost = self._chart(run, choice, first, lambda names: rank_measures(names, run.text, text, figures))
+        chart, lost, note = self._chart(run, choice, first, lambda names: rank_measures(names, run.text, text, figures))
         if self.corrects and not ended_by_budget(run):
             tries = sum(g.by == "gate" for g in run.guidance)
             if (rendered.errors or lost) and tries < 2:
@@ -158,7 +159,7 @@ class Conclusion:
                 return Guided(text=explain_verdict(verdict), by="gate")
         marked = mark_unverified(text, verdict)
         return RunFinished(
-            answer=marked + (f"\n\n(The chart is left out. {lost})" if lost else "") + _why_incomplete(run),
+            answer=marked + _note_chart(lost, note) + _why_incomplete(run),
             unverified=tuple(c.mention.text for c in verdict.unverified),
             result=first.result if first else None,
             artifact=first.artifact if first else None,
@@ -170,28 +171,34 @@ class Conclusion:
 
     def _chart(
         self, run: Run, choice: dict[str, Any], first: ShownResult | None, rank: Callable[[Sequence[str]], list[str]]
-    ) -> tuple[dict[str, Any] | None, str]:
+    ) -> tuple[dict[str, Any] | None, str, str]:
         """Return the chart that the model chose, else the last one that a cell drew, else one that suits the result.
 
-        The text says why the chart that the model chose cannot be drawn; it is empty if it can.
+        The first text says why the chart that the model chose cannot be drawn, the second why the result is not drawn
+        in the form that the question names; both are empty if there is no problem.
         """
         lost, chart = "", choice.get("chart")
         if is_declined(chart):
-            return None, ""
+            return None, "", ""
         if chart:
             known = results_by_id(run)
             name = answer_chart_result(chart, choice.get("results") or (), {n: () for n in known})
             step = known.get(name)
             table = self.read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
             try:
-                return build_chosen_chart(chart, table, inline=first is None or name != first.id), ""
+                return build_chosen_chart(chart, table, inline=first is None or name != first.id), "", ""
             except Invalid as error:
                 lost = f"{error.message} {error.hint}".strip()
         if declines_chart(run.text):
-            return None, lost
+            return None, lost, ""
         if (drawn := self._drawn(run)) is not None:
-            return drawn, lost
-        return choose_chart(self.read(first.result, first.artifact, run.id), rank) if first else None, lost
+            return drawn, lost, ""
+        if first is None:
+            return None, lost, ""
+        result = self.read(first.result, first.artifact, run.id)
+        suited, form = choose_chart(result, rank), asked_form(run.text)
+        drawn, note = draw_in_form(suited, form, result) if form else (suited, "")
+        return drawn, lost, note
 
     def evidence(self, run: Run) -> list[Evidence]:
         """Return everything that the run computed: the tables of its tools, and the output of its cells."""
@@ -224,6 +231,12 @@ class Conclusion:
         """Return the last chart that a cell drew, if any."""
         drawn = [a for a in run.artifacts if a.media == VEGA]
         return read_chart(self.objects.get(drawn[-1].hash, run.id)) if drawn else None
+
+
+def _note_chart(lost: str, note: str) -> str:
+    """Return what the answer says about its chart."""
+    said = f"\n\n(The chart is left out. {lost})" if lost else ""
+    return said + (f" {note}" if note else "")
 
 
 def _given(run: Run) -> list[str]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
+from etude.column_title import column_title
+
 if TYPE_CHECKING:
     from etude.result import Result
 
@@ -139,7 +141,7 @@ def _chart(mark: str, x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict
 
 
 def _axis(name: str, kind: str) -> dict[str, Any]:
-    return {"field": _field(name), "type": kind, "title": name}
+    return {"field": _field(name), "type": kind, "title": column_title(name)}
 
 
 def _field(name: str) -> str:

@@ -1,0 +1,143 @@
+"""Revenue that no column holds: the quantity times the price of each row, if just one table of the source has both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from etude.offline.vocabulary import Formula, KnownColumn, KnownTable
+from etude.offline.words import MEASURES
+
+_QUANTITIES = frozenset(
+    tuple(name.split())
+    for name in (
+        "quantity", "unit", "unit sold", "quantity sold", "sold quantity", "quantity ordered", "order quantity",
+        "ordered quantity", "unit ordered", "item sold", "number sold", "piece", "piece sold", "sale quantity",
+        "item quantity", "copy sold", "number of unit", "number of item", "number of piece",
+    )
+)  # fmt: skip
+"""Names of columns that say how many pieces a row sells."""
+_PRICES = frozenset(
+    tuple(name.split())
+    for name in (
+        "price", "unit price", "price each", "price per unit", "price per item", "price per piece", "item price",
+        "product price", "sale price", "selling price", "unit selling price", "unit sale price", "price unit",
+    )
+)  # fmt: skip
+"""Names of columns that say what one piece costs the buyer."""
+_COUNTING = frozenset(("quantity", "unit", "piece"))
+_AMOUNTS = frozenset(
+    """
+    amount total revenue sale subtotal turnover earning income proceeds value payment paid spend spent bill charge gross
+    net profit gmv extended
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Words in the names of columns that may be the amount itself."""
+_SALES = frozenset(
+    """
+    order sale sold invoice receipt transaction customer client buyer basket cart checkout cashier till returned refund
+    refunded line
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Words in the names of a table and its columns that say that its rows are sales."""
+_NO_SALES = frozenset(
+    "stock inventory warehouse restock restocked reorder supplier vendor purchase expense quote budget".split()  # noqa: SIM905
+)
+"""Words that say that its rows are not sales: a stock or a purchase has quantities and prices too."""
+_DISCOUNTS = frozenset(("discount", "rebate", "coupon", "voucher", "promotion", "markdown"))
+
+
+def add_revenue(tables: Sequence[KnownTable]) -> list[KnownTable]:
+    """Return the tables; the only one whose rows are sales without an amount has revenue as a derived column."""
+    found = {table.name: made for table in tables if (made := _revenue_of(table))}
+    if len(found) != 1 or any(_AMOUNTS & {*column.words} for table in tables for column in table.columns):
+        return [*tables]
+    return [replace(table, derived=found.get(table.name, ())) for table in tables]
+
+
+def _revenue_of(table: KnownTable) -> tuple[KnownColumn, ...]:
+    columns = [column for column in table.columns if not _DISCOUNTS & {*column.words}]
+    prices = [column for column in columns if "price" in column.words]
+    counts = [column for column in columns if _COUNTING & {*column.words} or _plain(column) in _QUANTITIES]
+    counts = [column for column in counts if column not in prices and "cost" not in column.words]
+    if len(prices) != 1 or len(counts) != 1 or not rows_are_sales(table, dated=True):
+        return ()
+    quantity, price = counts[0], prices[0]
+    fits = _plain(quantity) in _QUANTITIES and _plain(price) in _PRICES
+    if not fits or quantity.kind != "number" or price.kind != "number" or quantity.identifies:
+        return ()
+    made = KnownColumn(
+        table.name, "revenue", "number", table.rows, quantity.nulls + price.nulls, words=("revenue",),
+        formula=Formula((quantity.name, price.name)),
+    )  # fmt: skip
+    taken = [column for column in table.columns if _DISCOUNTS & {*column.words}]
+    return tuple(_discounted(made, taken)) if taken else (made,)
+
+
+def _plain(column: KnownColumn) -> tuple[str, ...]:
+    """Return the words of a column without a currency at the end: `unit_price_usd`, `price_in_euro`."""
+    words = column.words
+    while len(words) > 1 and (words[-1] in MEASURES or words[-1] == "in"):
+        words = words[:-1]
+    return words
+
+
+def rows_are_sales(table: KnownTable, dated: bool = False) -> bool:
+    """Return whether the names say that the rows are sales, and nothing says that they are not.
+
+    With `dated`, a date is enough.
+    """
+    words = {*table.words, *(word for column in table.columns for word in column.words)}
+    timed = dated and any(column.kind in ("date", "timestamp") for column in table.columns)
+    return bool(timed or words & _SALES) and not words & _NO_SALES
+
+
+def _discounted(revenue: KnownColumn, discounts: Sequence[KnownColumn]) -> Iterator[KnownColumn]:
+    """Yield the revenue before and after the discount; one that cannot be computed, if the discount is not clear."""
+    formula = revenue.formula or Formula()
+    whole = _whole_of(discounts[0]) if len(discounts) == 1 else None
+    if whole is None:
+        names = " and ".join(f"`{column.name}`" for column in discounts)
+        doubt = f"It is not clear how {names} changes the revenue: as a share, as a percentage or as an amount."
+        yield replace(revenue, formula=replace(formula, doubt=doubt))
+        return
+    yield replace(revenue, name="revenue_before_discount")
+    taken = replace(formula, discount=discounts[0].name, whole=whole, gaps=discounts[0].nulls > 0)
+    yield replace(revenue, name="revenue_after_discount", formula=taken)
+
+
+def _whole_of(discount: KnownColumn) -> int | None:
+    """Return 1 if the values are shares of the price, 100 if they are percentages; None if they do not say."""
+    low, high = discount.low, discount.high
+    if discount.kind != "number" or not isinstance(low, int | float) or not isinstance(high, int | float) or low < 0:
+        return None
+    percent = bool({"percent", "percentage"} & {*discount.words})
+    if high <= 1:
+        # 0 and 1 alone may only tell whether there was a discount.
+        return 1 if high > 0 and not percent and (discount.distinct > 2 or high < 1) else None
+    # A discount of 5 may be 5% or 5 dollars.
+    return 100 if high <= 100 and (percent or "rate" in discount.words) else None
+
+
+def revenue_phrases(column: KnownColumn) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the words that mean a derived revenue, each with its cost as in the index."""
+    yield from _PHRASES
+    if column.name != "revenue":
+        after = column.formula is not None and bool(column.formula.discount)
+        for noun in ("revenue", "sale", "turnover"):
+            yield ("net" if after else "gross", noun), 0
+            yield (noun, "after" if after else "before", "discount"), 0
+
+
+_PHRASES = (
+    (("revenue",), 0), (("sale", "revenue"), 0), (("sale", "amount"), 0), (("sale", "value"), 0), (("turnover",), 0),
+    (("money",), 2), (("earnings",), 2), (("earning",), 2),
+)  # fmt: skip
+
+
+def sales_meanings(table: KnownTable) -> Iterator[str]:
+    """Yield the columns that `sales` may mean: what was sold for how much, and how many; none if one is not clear."""
+    formulas = [column.formula for column in table.derived if column.formula]
+    if not any(formula.doubt for formula in formulas):
+        yield from (column.name for column in table.derived)
+        yield from dict.fromkeys(formula.factors[0] for formula in formulas)
