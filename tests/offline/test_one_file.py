@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -222,3 +223,12 @@ def test_a_refusal_names_only_words_of_the_question(school: tuple[Vocabulary, As
     found = understand("Compare 2024 and 2025", school[0], today=TODAY)
     assert isinstance(found, Refusal)
     assert found.reason == "It is not clear what `2024` and `2025` mean here."
+
+
+def test_a_refusal_names_the_text_column_that_holds_dates(tmp_path: Path) -> None:
+    path = tmp_path / "rentals.csv"
+    path.write_text("no,version,pickup\n1,1.2.10,2024-06-29\n2,1.2.11,03/04/2024\n3,1.2.10,2024-07-01\n")
+    with App(home=tmp_path / "home", record=False) as app:
+        vocabulary = build_vocabulary(app.catalog(str(path)), lambda sql: app.sql(str(path), sql).rows())
+    refused = understand("How many rentals per month?", vocabulary, today=TODAY)
+    assert "has no date column: `pickup` holds dates as text; `etude sources show` says why." in str(refused)

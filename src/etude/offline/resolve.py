@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -36,6 +37,8 @@ IDENTIFYING = frozenset(["id", "code", "key", "number", "uuid", "no", "zip", "ph
 
 
 GENERAL = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
+
+_LIKE_A_DATE = re.compile(r"\s*(\d{4}([/.-])\d{1,2}\2\d{1,2}|\d{1,2}([/.-])\d{1,2}\3\d{4})(?![^\sT])")
 
 
 class Unresolved(Exception):
@@ -252,7 +255,16 @@ class Resolver:
                 raise Ambiguous("date", [Meaning(c.table, c.name) for c in plain])
             if plain:
                 return plain[0]
-        raise Unresolved(f"`{self.anchor}` has no date column.")
+        raise Unresolved(f"`{self.anchor}` has no date column{self._dates_as_text(tables)}.")
+
+    def _dates_as_text(self, tables: Iterable[str]) -> str:
+        """Return a clause that names the text columns whose values look like dates, or an empty text."""
+        columns = [c for name in tables for c in self.vocabulary.table(name).columns if c.kind == "text" and c.values]
+        names = [f"`{c.name}`" for c in columns if all(map(_LIKE_A_DATE.match, c.values))]
+        if not names:
+            return ""
+        verb = "hold" if len(names) > 1 else "holds"
+        return f": {' and '.join(names)} {verb} dates as text; `etude sources show` says why"
 
     def year_column(self, tables: Iterable[str]) -> KnownColumn | None:
         """Return a column that holds the year as a number, or None."""

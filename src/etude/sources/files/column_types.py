@@ -10,6 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from etude.errors import Invalid
+from etude.sources.files.date_styles import (
+    AS_TEXT,
+    DASHED_YEAR,
+    DATE_ORDERS,
+    DAY_FIRST,
+    IS_SHORT_YEAR,
+    ISO,
+    ISO_VALUE,
+    MOMENT,
+    MONTH_FIRST,
+    NAMED,
+    NAMED_FORMATS,
+    SEPARATOR,
+    YEAR_LAST,
+    find_styles,
+    order_sql,
+    read_mixed_dates,
+)
 from etude.sources.files.parquet import read_parquet, write_query_to_parquet
 from etude.sources.files.report import TypeNote
 from etude.sources.quoting import quote_identifier, quote_literal
@@ -20,7 +38,6 @@ COLUMNS_AT_ONCE = 50
 MIXED_SHARE = 0.8
 NOTED_SHARE = 0.5
 """If this part of the values are numbers or dates, a note says why the column is text."""
-DATE_ORDERS = {"dmy": "day/month/year", "mdy": "month/day/year"}
 DECIMALS = (".", ",")
 READING = ("dates", "decimal")
 """The options of a source that say how to read ambiguous values."""
@@ -28,29 +45,12 @@ READING = ("dates", "decimal")
 # Each test is SQL over the trimmed text `{t}`. A leading zero marks a code (a post code, an account) and a plus
 # sign a phone number, not a number.
 MARKER = f"lower({{t}}) IN ({', '.join(map(quote_literal, NULL_MARKERS))})"
+_VALUE = f"NOT ({MARKER})"
 NUMBER = r"regexp_full_match({t}, '[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')"
 WHOLE = r"regexp_full_match({t}, '[+-]?\d{1,18}')"
 CODE = r"regexp_matches({t}, '^[+-]?0\d|^[+]\d{6}')"
-ISO = (
-    r"(regexp_full_match({t}, '\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{4}\.\d{1,2}\.\d{1,2}') "
-    r"AND try_cast(replace(replace({t}, '/', '-'), '.', '-') AS DATE) IS NOT NULL)"
-)
-MOMENT = r"(regexp_matches({t}, '^\d{4}-\d{1,2}-\d{1,2}') AND try_cast({t} AS TIMESTAMP) IS NOT NULL)"
-
-# Dates of three numbers. A time may follow; a year of two digits after dashes could as well come first.
-CLOCK = r"( +\d{1,2}:\d{2}(:\d{2}(\.\d{1,6})?)?( ?[AaPp][Mm])?)?"
-YEAR_LAST = rf"(\d{{1,2}}/\d{{1,2}}/|\d{{1,2}}-\d{{1,2}}-|\d{{1,2}}\.\d{{1,2}}\.)\d{{4}}{CLOCK}"
-SHORT_YEAR = rf"(\d{{1,2}}/\d{{1,2}}/|\d{{2}}\.\d{{2}}\.)\d{{2}}{CLOCK}"
-DASHED_YEAR = r"\d{2}-\d{2}-\d{2}"
 TIME = r"\d{1,3}:[0-5]\d(:[0-5]\d([.,]\d{1,9})?)?( ?[AaPp][Mm])?"
 HOURS = r"try_cast(regexp_extract({t}, '^(\d+):', 1) AS INTEGER)"
-PARTS = r"regexp_matches({t}, '^\d{1,2}[/.-]\d{1,2}[/.-]\d')"
-ONE = r"try_cast(regexp_extract({t}, '^(\d{1,2})[/.-]', 1) AS TINYINT)"
-TWO = r"try_cast(regexp_extract({t}, '^\d{1,2}[/.-](\d{1,2})[/.-]', 1) AS TINYINT)"
-NAMED = (
-    r"(regexp_full_match({t}, '\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, ?\d{4}') "
-    r"AND try_strptime({t}, ['%d %b %Y', '%d %B %Y', '%d-%b-%Y', '%d-%B-%Y', '%b %d, %Y', '%B %d, %Y']) IS NOT NULL)"
-)
 
 # Numbers with a currency, a percent sign, grouped digits or a decimal comma around or in their `body`.
 CURRENCY = "[$€£¥₹]|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|NZD|CNY|INR|SEK|NOK|DKK|PLN|CZK|BRL|MXN|ZAR)"
@@ -82,12 +82,12 @@ TESTS = {
     "long": r"regexp_full_match({t}, '[+-]?\d{19,}')",
     "iso": ISO,
     "moment": MOMENT,
-    "year_last": f"regexp_full_match({{t}}, '{YEAR_LAST}|{SHORT_YEAR}')",
-    "short_year": f"regexp_full_match({{t}}, '{SHORT_YEAR}')",
-    "dashed_year": f"regexp_full_match({{t}}, '{DASHED_YEAR}')",
+    "year_last": YEAR_LAST,
+    "short_year": IS_SHORT_YEAR,
+    "dashed_year": DASHED_YEAR,
     "clock": "contains({t}, ':')",
-    "day_first": f"({PARTS} AND {ONE} > 12)",
-    "month_first": f"({PARTS} AND {TWO} > 12)",
+    "day_first": DAY_FIRST,
+    "month_first": MONTH_FIRST,
     "named": NAMED,
     "decorated": f"{BODY} <> ''",
     "body_code": rf"regexp_matches({BODY}, '^0\d')",
@@ -119,7 +119,7 @@ class ReadingOptions:
     """How a user wants ambiguous values to be read: the options `dates` and `decimal` of a source."""
 
     dates: str = ""
-    """`dmy` or `mdy`; empty for the default, which is `dmy`."""
+    """`dmy`, `mdy`, or `text` to keep such dates as text; empty for the default, which is `dmy`."""
     decimal: str = ""
     """`.` or `,`; empty if the values must decide."""
 
@@ -127,8 +127,11 @@ class ReadingOptions:
 def parse_reading_options(options: Mapping[str, str]) -> ReadingOptions:
     """Return the reading that the options of a source ask for; raise `Invalid` for an unknown value."""
     dates, decimal = options.get("dates", ""), options.get("decimal", "")
-    if dates and dates not in DATE_ORDERS:
-        raise Invalid(f"The option `dates` cannot be `{dates}`.", hint="Use `dmy` (day first) or `mdy` (month first).")
+    if dates and dates not in (*DATE_ORDERS, AS_TEXT):
+        raise Invalid(
+            f"The option `dates` cannot be `{dates}`.",
+            hint="Use `dmy` (day first), `mdy` (month first) or `text` (kept as text).",
+        )
     if decimal and decimal not in DECIMALS:
         raise Invalid(f"The option `decimal` cannot be `{decimal}`.", hint="Use `.` or `,`.")
     return ReadingOptions(dates, decimal)
@@ -159,13 +162,16 @@ class Counts:
 
     @property
     def dates(self) -> int:
-        """Values that are dates in some style."""
-        return self.iso + self.year_last + self.named + self.dashed_year
+        """Values that are dates in some style, at least: `2024-01-02` is in two of the tests."""
+        return max(self.iso, self.moment) + self.year_last + self.named + self.dashed_year
 
     @property
-    def styles(self) -> int:
-        """The number of styles in which some value is a date."""
-        return sum(bool(n) for n in (self.iso, self.year_last, self.named, self.dashed_year))
+    def has_styles(self) -> bool:
+        """Whether some values are dates in one style, and some in another."""
+        year_first = self.iso or self.moment
+        # `2024-01-02` passes both tests, `2024/01/02` the first, `2024-01-02 10:00` the second.
+        both = self.iso and self.moment and (self.iso != self.moment or self.iso + self.moment == self.rest)
+        return sum(bool(n) for n in (year_first, both, self.year_last, self.named, self.dashed_year)) > 1
 
 
 @dataclass(frozen=True)
@@ -285,7 +291,8 @@ def _decided_order(counted: dict[str, Counts]) -> tuple[str, str]:
     """Return the order of day and month, and the column whose values decide it, if all such columns agree."""
     orders: dict[str, str] = {}
     for column, n in counted.items():
-        if n.year_last == n.rest and bool(n.day_first) != bool(n.month_first):
+        dated = n.year_last and n.dates == n.rest and not n.dashed_year
+        if dated and bool(n.day_first) != bool(n.month_first):
             orders.setdefault("dmy" if n.day_first else "mdy", column)
     return next(iter(orders.items())) if len(orders) == 1 else ("", "")
 
@@ -312,21 +319,24 @@ def _decide(
     elif n.code == 0 and n.number == n.rest and n.marker and not n.long:
         decision = _Decision("BIGINT" if n.whole == n.rest else "DOUBLE", "{t}")
     elif n.iso == n.rest:
-        decision = _Decision("DATE", "replace(replace({t}, '/', '-'), '.', '-')")
+        decision = _Decision("DATE", ISO_VALUE)
     elif n.moment == n.rest:
         decision = _Decision("TIMESTAMP", "{t}")
-    elif n.year_last == n.rest:
+    elif reading.dates == AS_TEXT and n.rest in (n.year_last, n.named):
+        first = _examples(con, staged, column, _VALUE, 1)
+        decision = f"dates such as {first} are kept as text, as the option `dates` says"
+    elif n.year_last == n.rest and _has_one_separator(con, staged, column):
         decision = _decide_order(con, staged, column, n, reading, others.order)
     elif n.named == n.rest:
-        formats = NAMED.partition("try_strptime({t}, ")[2].partition(")")[0]
-        decision = _Decision("DATE", f"strptime({{t}}, {formats})", "its dates were read by the names of the months")
-    elif n.dates >= MIXED_SHARE * n.rest and (n.styles > 1 or n.dashed_year == n.rest):
-        shown = _examples(con, staged, column, f"NOT ({MARKER})")
-        decision = f"dates in several styles ({shown}), kept as text"
-        if n.dashed_year == n.rest:
-            decision = f"it is not certain which part is the year ({shown}), kept as text"
+        by_name = f"strptime({{t}}, {NAMED_FORMATS})"
+        decision = _Decision("DATE", by_name, "its dates were read by the names of the months")
+    elif n.dashed_year == n.rest:
+        shown = _examples(con, staged, column, _VALUE)
+        decision = f"it is not certain which part is the year ({shown}), kept as text"
+    elif n.dates >= NOTED_SHARE * n.rest and (n.has_styles or n.year_last == n.rest):
+        decision = _decide_styles(con, staged, column, reading)
     elif n.time == n.rest:
-        shown = _examples(con, staged, column, f"NOT ({MARKER})", 2)
+        shown = _examples(con, staged, column, _VALUE, 2)
         decision = f"times such as {shown} are kept as text"
         if n.long_time:
             odd = _examples(con, staged, column, TESTS["long_time"], 1)
@@ -345,11 +355,27 @@ def _decide(
     return f"CAST({value} AS {decision.type})", note
 
 
+def _has_one_separator(con: Any, staged: Path, column: str) -> bool:
+    """Return whether all dates whose year comes last have the separator of the first one."""
+    first = f"SELECT {_on(SEPARATOR, 't')} FROM {_values(staged, column)} WHERE {_on(_VALUE, 't')} LIMIT 1"
+    (separator,) = con.execute(first).fetchone()
+    other = f"{_VALUE} AND {SEPARATOR} <> {quote_literal(separator)}"
+    return not _examples(con, staged, column, other, 1)
+
+
+def _decide_styles(con: Any, staged: Path, column: str, reading: ReadingOptions) -> _Decision | str:
+    """Return the type of a column of dates in several styles, or why it stays text; empty if it has one style."""
+    mixed = read_mixed_dates(find_styles(con, staged, column, MARKER), reading.dates)
+    if mixed is None:
+        return ""
+    return _Decision(mixed.type, mixed.sql, mixed.said) if mixed.sql else mixed.said
+
+
 def _decide_order(
     con: Any, staged: Path, column: str, n: Counts, reading: ReadingOptions, like: tuple[str, str]
 ) -> _Decision | str:
     """Return the type of a column of dates such as `03/04/2024`, or why it stays text."""
-    first = _examples(con, staged, column, f"NOT ({MARKER})", 1)
+    first = _examples(con, staged, column, _VALUE, 1)
     if n.day_first and n.month_first:
         both = f"{_examples(con, staged, column, TESTS['day_first'], 1)} and "
         both += _examples(con, staged, column, TESTS["month_first"], 1)
@@ -373,26 +399,11 @@ def _decide_order(
     if n.short_year:
         said += "; years of two digits are 1969 to 2068"
     kind = "TIMESTAMP" if n.clock else "DATE"
-    sql = _date_sql(order)
+    sql = order_sql(order)
     wrong = f"{TESTS['year_last']} AND {sql} IS NULL"
     if odd := _examples(con, staged, column, wrong, 1):
         return f"{odd} is not a date, so all are kept as text"
     return _Decision(kind, sql, said)
-
-
-def _date_sql(order: str) -> str:
-    text = r"replace(replace({t}, '.', '/'), '-', '/')"
-    # A fraction of a second has a dot of its own.
-    day = rf"regexp_extract({text}, '^\S+')"
-    clock = r"regexp_extract({t}, ' (.*)$', 1)"
-    days = {"dmy": ["%d/%m/%Y", "%d/%m/%y"], "mdy": ["%m/%d/%Y", "%m/%d/%y"]}[order]
-    clocks = ["", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", " %I:%M:%S%p"]
-    long, short = ([quote_literal(d + c) for c in clocks] for d in days)
-    whole = f"rtrim({day} || ' ' || trim({clock}))"
-    return (
-        f"CASE WHEN regexp_matches({day}, '/\\d{{4}}$') THEN try_strptime({whole}, [{', '.join(long)}]) "
-        f"ELSE try_strptime({whole}, [{', '.join(short)}]) END"
-    )
 
 
 def _decide_number(
@@ -401,7 +412,7 @@ def _decide_number(
     """Return the type of a column of numbers with signs or separators, or why it stays text."""
     if max(n.english, n.european, n.spaced) < MIXED_SHARE * n.rest:
         return ""  # addresses, versions and the like
-    shown = _examples(con, staged, column, f"NOT ({MARKER})")
+    shown = _examples(con, staged, column, _VALUE)
     if n.currencies > 1:
         return f"numbers in several currencies ({shown}), kept as text"
     if 0 < n.percent < n.rest:
@@ -476,9 +487,6 @@ def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
             said = f"is not a {noun}" if odd == 1 else f"are not {noun}s"
             note = f"mixed: {odd:,} of {n.values:,} values {said} ({shown}), kept as text"
             return TypeNote(column, "text", note)
-    if n.styles > 1 and n.dates >= NOTED_SHARE * n.rest:
-        shown = _examples(con, staged, column, f"NOT ({MARKER})")
-        return TypeNote(column, "text", f"dates in several styles ({shown}), kept as text")
     if n.unit and n.unit >= NOTED_SHARE * n.rest and not n.code and _count_units(con, staged, column) <= UNITS:
         odd = n.values - n.unit
         rest = (
@@ -497,13 +505,20 @@ def _count_units(con: Any, staged: Path, column: str) -> int:
     return int(con.execute(sql).fetchone()[0])
 
 
+def _values(staged: Path, column: str) -> str:
+    """Return SQL for the values of a column that are not null: `t` trimmed, `v` as written, cut to 40 characters."""
+    name = quote_identifier(column)
+    source = f"{read_parquet(str(staged))} WHERE {name} IS NOT NULL"
+    return f"(SELECT trim({name}) AS t, left({name}, 40) AS v FROM {source})"
+
+
 def _examples(con: Any, staged: Path, column: str, test: str, most: int = 3) -> str:
     """Return the first few distinct values that pass the test, as written in the file."""
-    text = f"trim({quote_identifier(column)})"
-    found = con.execute(
-        f"SELECT v FROM (SELECT left({quote_identifier(column)}, 40) AS v, row_number() OVER () AS place "
-        f"FROM {read_parquet(str(staged))} WHERE {quote_identifier(column)} IS NOT NULL AND {_on(test, text)}) "
-        f"GROUP BY v ORDER BY min(place) LIMIT {most + 1}"
-    ).fetchall()
+    passed = f"FROM {_values(staged, column)} WHERE {_on(test, 't')}"
+    if most == 1:
+        found = con.execute(f"SELECT v {passed} LIMIT 1").fetchall()
+    else:
+        placed = f"SELECT v, row_number() OVER () AS place {passed}"
+        found = con.execute(f"SELECT v FROM ({placed}) GROUP BY v ORDER BY min(place) LIMIT {most + 1}").fetchall()
     shown = ", ".join(repr(row[0]) for row in found[:most])
     return f"{shown}, ..." if len(found) > most > 1 else shown
