@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel
@@ -20,6 +22,7 @@ from etude.sources.plan.model import ColumnRef, Compare, Join, Member, Or, Query
 _TYING = frozenset("they their them its it his her each every corresponding respective whose".split())  # noqa: SIM905
 """Words that say that two things in a list belong together."""
 
+_TWO_LISTS = re.compile("CpT&(C|TC|CpT)|C&C")
 _LIGHT = TRAILING | {"profile", "location", "info", "information", "detail", "record", "list", "account", "entry"}
 """Last words of tables' names that add nothing to the word before: user profiles are users."""
 
@@ -38,6 +41,7 @@ def find_misreading(
         lambda: _find_far_adjective(question),
         lambda: _find_modifier(question, facts, vocabulary),
         lambda: _find_far_number(question),
+        lambda: _find_nested_absence(items, question),
         lambda: _find_unused_verb(items, facts, vocabulary),
         lambda: _find_rival_noun(items, facts, vocabulary),
         lambda: _find_participle(items, facts, vocabulary),
@@ -128,7 +132,7 @@ def _find_better_place(
 
 def _find_name_of_another(items: Sequence[TaggedItem], facts: Facts) -> Iterator[str]:
     """`the game name`, if games have no name and the plan shows that of students."""
-    for owner, item in zip(items, items[1:], strict=False):
+    for owner, item in pairwise(items):
         general = (
             item.tag == "C" and item.joined and base_form(fold_words(item.text)) in ("name", "title", "id", "code")
         )
@@ -156,6 +160,14 @@ def _find_far_number(question: Question) -> Iterator[str]:
     for name in question.loose:
         if tables and name.columns and not any(m.flag or m.table in tables for m in name.columns):
             yield f"It is not clear what `{name.text}` says about `{question.subject.text}`."  # type: ignore[union-attr]
+
+
+def _find_nested_absence(items: Sequence[TaggedItem], question: Question) -> Iterator[str]:
+    """`customers whose orders have no invoice`: one of the orders, or none of them?"""
+    for at, item in enumerate(items):
+        before = [each.data for each in items[:at] if each.tag in "TC"][-1:]
+        if item.tag == "x" and question.absences and before and before[0] in question.context:
+            yield f"It is not clear whether each of `{before[0].text}` is meant, or one of them."
 
 
 def _place(meaning: Meaning) -> Place:
@@ -187,9 +199,9 @@ def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voc
     """`students enrolled`, if there is a table `enrollments` that the plan does not use."""
     acts = phrase_index_of(vocabulary).acts
     for item in items:
-        if item.tag == "r" and (tables := acts.get(stem_word(item.text.lower()))):
-            if not {table_name_without_schema(m.table) for m in tables} & facts.tables:
-                yield f"It is not clear what `{item.text}` means here: `{tables[0].table}` is not needed to answer."
+        tables = acts.get(stem_word(item.text.lower()), ()) if item.tag == "r" else ()
+        if tables and not {table_name_without_schema(m.table) for m in tables} & facts.tables:
+            yield f"It is not clear what `{item.text}` means here: `{tables[0].table}` is not needed to answer."
 
 
 def _find_rival_noun(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
@@ -250,7 +262,7 @@ def _find_unrelated_lists(items: Sequence[TaggedItem], plan: QueryPlan, words: f
     """`the names of reviewers and movie titles`: two lists, or who reviewed what?"""
     shown = {node.table for node in plan_nodes((plan.select, plan.group_by)) if isinstance(node, ColumnRef)}
     tags = "".join(item.tag for item in items if item.tag != ".")
-    if not plan.aggregate and len(shown) > 1 and tags in ("CpT&C", "CpT&CpT", "C&C") and not words & _TYING:
+    if not plan.aggregate and len(shown) > 1 and _TWO_LISTS.fullmatch(tags) and not words & _TYING:
         yield f"It is not clear how `{items[0].text}` and `{items[-2].text}` belong together."
 
 

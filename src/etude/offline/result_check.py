@@ -135,7 +135,7 @@ def _doubt_namesake_groups(understanding: Understanding, run_plan: RunPlan) -> s
     rows = [repr([row[place] for place in places]) for row in islice(run_plan(plan), COMPARED)]
     if len({*rows}) == len(rows):
         return None
-    return "Several groups look the same, so it is not clear whether they are one; ask with something that tells them apart."
+    return "Several groups look the same, so it is not clear whether they are one; ask for something that differs."
 
 
 def _doubt_owner(understanding: Understanding, run_plan: RunPlan) -> str | None:
@@ -178,8 +178,8 @@ def _doubt_missing_groups(understanding: Understanding, run_plan: RunPlan) -> st
     if not missing:
         return None
     return (
-        f"{missing:,} rows of `{plan.source}` have a `{own.column}` that `{join.table}` does not have, so they would be "
-        f"left out. Ask per `{own.column}`."
+        f"{missing:,} rows of `{plan.source}` have a `{own.column}` that `{join.table}` does not have, so they would "
+        f"be left out. Ask per `{own.column}`."
     )
 
 
