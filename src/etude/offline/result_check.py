@@ -130,7 +130,7 @@ def _doubt_namesake_groups(understanding: Understanding, run_plan: RunPlan) -> s
     if not isinstance(grouped, QueryPlan) or not grouped.aggregate or not grouped.group_by:
         return None
     measured = {each.alias for each in plan.aggregate}
-    columns = plan.select or (*plan.group_by, *(each.alias for each in plan.aggregate))
+    columns: Sequence[Any] = plan.select or (*plan.group_by, *(each.alias for each in plan.aggregate))
     places = [place for place, column in enumerate(columns) if column not in measured]
     rows = [repr([row[place] for place in places]) for row in islice(run_plan(plan), COMPARED)]
     if len({*rows}) == len(rows):
