@@ -8,11 +8,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from pydantic import BaseModel
+
 from etude.errors import Cancelled, EtudeError
 from etude.offline.self_check import plan_facts, plan_nodes
 from etude.offline.understand import Clarification, Outcome, Understanding, take_choice
 from etude.sources.plan.compile import compile_plan
-from etude.sources.plan.model import Join, Member, QueryPlan, Single
+from etude.sources.plan.model import Aggregate, ColumnRef, Join, Member, NullTest, QueryPlan, Single
 
 MANY = 20
 """A superlative that this many rows share does not choose."""
@@ -51,9 +53,14 @@ def settle_choices_by_result(
 
 
 def doubt_repetition(understanding: Understanding, run_plan: RunPlan) -> str | None:
-    """Return why it is not clear how often to list a row, or None.
+    """Return why it is not clear how often to list or count a row, or None."""
+    checks = (_doubt_related, _doubt_merged, _doubt_pairs, _doubt_namesake_groups, _doubt_owner, _doubt_missing_groups)
+    return next((doubt for check in checks if (doubt := check(understanding, run_plan))), None)
 
-    `titles of movies with 3 stars`, if one movie has several such ratings: its title once, or for each rating?
+
+def _doubt_related(understanding: Understanding, run_plan: RunPlan) -> str | None:
+    """`titles of movies with 3 stars`, if one movie has several such ratings: its title once, or for each rating?
+
     `which movies` and `different titles` are clear.
     """
     plan, question = understanding.plan, understanding.question
@@ -63,7 +70,7 @@ def doubt_repetition(understanding: Understanding, run_plan: RunPlan) -> str | N
     related = [node for node in plan_nodes(plan.where) if isinstance(node, Member) and node.op == "in"]
     if len(related) != 1 or question.subject in (*question.asked, *question.requested):
         return None
-    rows = [repr(tuple(row)) for row in islice(run_plan(related[0].plan), COMPARED)]
+    rows = _texts(run_plan(related[0].plan))
     if len({*rows}) == len(rows):
         return None
     inner = related[0].plan
@@ -73,6 +80,109 @@ def doubt_repetition(understanding: Understanding, run_plan: RunPlan) -> str | N
     return (
         f"Some rows of `{plan.source}` have several of `{other}`, so it is not clear how often to list them. "
         f"Ask which `{noun}`, or for different values, to list each once."
+    )
+
+
+def _texts(rows: Iterable[Sequence[Any]]) -> list[str]:
+    return [repr(tuple(row)) for row in islice(rows, COMPARED)]
+
+
+def _doubt_merged(understanding: Understanding, run_plan: RunPlan) -> str | None:
+    """`the dates with a temperature over 30`, if several rows have the same date: once, or for each row?"""
+    plan, question = understanding.plan, understanding.question
+    merged = plan.group_by and not plan.aggregate and isinstance(plan.source, str)
+    restricted = plan.where is not None or plan.joins
+    if not merged or not restricted or question.distinct or question.absences or plan.limit or plan.top:
+        return None
+    once = _texts(run_plan(plan))
+    each = _texts(run_plan(plan.model_copy(update={"group_by": (), "select": plan.group_by, "order_by": ()})))
+    if len(once) == len(each):
+        return None
+    return "Several rows have the same values, so it is not clear how often to list them; ask for different values."
+
+
+def _doubt_pairs(understanding: Understanding, run_plan: RunPlan) -> str | None:
+    """`reviewers of 3 or more movies`, if one reviewed the same movie twice: movies, or reviews?"""
+    plan, question = understanding.plan, understanding.question
+    parts = [node for node in plan_nodes(plan) if isinstance(node, QueryPlan) and len(node.joins) > 1]
+    counts = [each for part in parts for each in part.aggregate if each.distinct and each.fn == "count"]
+    asked = question.distinct or any(word in understanding.text.lower() for word in ("different", "distinct", "unique"))
+    if not counts or asked:
+        return None
+    other = _with_repeated_counts(plan)
+    rows, repeated = Counter(_texts(run_plan(plan))), Counter(_texts(run_plan(other)))
+    if rows == repeated:
+        return None
+    return "Some rows are connected more than once, so it is not clear how often to count them; ask for different ones."
+
+
+def _with_repeated_counts(node: Any) -> Any:
+    """Return a plan whose counts count each row as often as it is connected."""
+    if isinstance(node, Aggregate) and node.fn == "count":
+        return node.model_copy(update={"distinct": False})
+    if isinstance(node, BaseModel):
+        changed = {name: _with_repeated_counts(getattr(node, name)) for name in type(node).model_fields}
+        return node.model_copy(update=changed)
+    return tuple(_with_repeated_counts(each) for each in node) if isinstance(node, tuple) else node
+
+
+def _doubt_namesake_groups(understanding: Understanding, run_plan: RunPlan) -> str | None:
+    """`the products and the number of events`, if two products have one name: one line, or two?"""
+    plan = understanding.plan
+    grouped = plan if plan.aggregate else plan.source
+    if not isinstance(grouped, QueryPlan) or not grouped.aggregate or not grouped.group_by:
+        return None
+    measured = {each.alias for each in plan.aggregate}
+    columns: Sequence[Any] = plan.select or (*plan.group_by, *(each.alias for each in plan.aggregate))
+    places = [place for place, column in enumerate(columns) if column not in measured]
+    rows = [repr([row[place] for place in places]) for row in islice(run_plan(plan), COMPARED)]
+    if len({*rows}) == len(rows):
+        return None
+    return "Several groups look the same, so it is not clear whether they are one; ask for something that differs."
+
+
+def _doubt_owner(understanding: Understanding, run_plan: RunPlan) -> str | None:
+    """`heads of departments`, if some heads have no department: are they meant too?"""
+    plan, question = understanding.plan, understanding.question
+    said = " ".join(word for word in understanding.text.lower().split() if word not in ("the", "all", "each"))
+    owners = [name for name in question.context if question.subject is not None]
+    if not any(f"{question.subject.text.lower()} of {name.text.lower()}" in said for name in owners):  # type: ignore[union-attr]
+        return None
+    filters = plan.where if isinstance(plan.where, tuple) else () if plan.where is None else (plan.where,)
+    others = tuple(
+        each for each in filters if not (isinstance(each, Member) and each.op == "in" and not each.plan.where)
+    )
+    if len(others) == len(filters):
+        return None
+    wider = plan.model_copy(update={"where": others or None})
+    if Counter(_texts(run_plan(plan))) == Counter(_texts(run_plan(wider))):
+        return None
+    noun = question.subject.text if question.subject is not None else ""
+    return f"Some `{noun}` have no `{owners[0].text}`, so it is not clear whether they are meant."
+
+
+def _doubt_missing_groups(understanding: Understanding, run_plan: RunPlan) -> str | None:
+    """`students per department`, if some students have a department that is not in its table."""
+    plan = understanding.plan
+    join = plan.joins[0] if len(plan.joins) == 1 else None
+    chooses = plan.top is not None or plan.limit is not None
+    if not plan.aggregate or not plan.group_by or not isinstance(join, Join) or chooses or plan.where is not None:
+        return None
+    if not understanding.question.groups or not isinstance(plan.source, str) or len(join.on) != 1:
+        return None
+    own, other = join.on[0]
+    if not isinstance(own, ColumnRef) or other not in plan.group_by:
+        return None
+    filters = (NullTest(column=own, op="is not null"), NullTest(column=other, op="is null"))
+    outer = join.model_copy(update={"kind": "left"})
+    count = (Aggregate.model_validate({"fn": "count", "as": "missing"}),)
+    rows = QueryPlan.model_validate({"from": plan.source, "joins": (outer,), "where": filters, "aggregate": count})
+    missing = next((row[0] for row in run_plan(rows)), 0)
+    if not missing:
+        return None
+    return (
+        f"{missing:,} rows of `{plan.source}` have a `{own.column}` that `{join.table}` does not have, so they would "
+        f"be left out. Ask per `{own.column}`."
     )
 
 

@@ -155,13 +155,15 @@ def _keeps_name(item: TaggedItem, facts: Facts, vocabulary: Vocabulary) -> bool:
             return True
         if known.key == columns and table in facts.tables and "count" in facts.functions:
             return True  # to count the keys is to count the rows
-        if any(end in facts.columns for column in columns for end in _linked(vocabulary).get((table, column), ())):
+        if any(
+            end in facts.columns for column in columns for end in linked_columns(vocabulary).get((table, column), ())
+        ):
             return True
     return False
 
 
 @once_per_vocabulary
-def _linked(vocabulary: Vocabulary) -> dict[Place, set[Place]]:
+def linked_columns(vocabulary: Vocabulary) -> dict[Place, set[Place]]:
     """Return the columns that hold the same values, by a key."""
     found: dict[Place, set[Place]] = {}
     for link in vocabulary.links:

@@ -90,6 +90,8 @@ _BY_MANY = tuple(["by", word] for word in ("most", "more", "at", "fewest"))
 """What follows a value that is shared by a number of rows; `shared by A and B` asks for what both have."""
 _VAGUE = frozenset(("about", "around", "up", "down", "off", "just", "very"))
 """Words that say nothing on their own, but change a number that follows them."""
+_VAGUE_NOUNS = frozenset(("information", "info", "detail", "data"))
+"""Nouns that say nothing beside one that does, but ask for something in a list."""
 _BEFORE_MONTH = ("p", "&", "|", "x", "c", "g")
 _HARD = frozenset(
     [
@@ -279,7 +281,8 @@ def _best(
         span = find_span(tokens, at, today)
         if span is None:
             return TaggedItem("u", token.text, token.low), 1
-    if first and token.low == "where":
+    if token.low == "where" and (first or tokens[at - 1].low in (",", "and")):
+        # It asks for a place; after a noun, it only begins a condition.
         return TaggedItem("u", token.text, token.low), 1
     denied = token.kind == "word" and bool(before) and before[-1].tag == "x" and token.low.endswith(("ed", "ing"))
     if denied and (acted := index.acts.get(stem_word(token.low))):
@@ -325,13 +328,32 @@ def _best(
     if first and token.low == "count":
         readings.append((1, 6, TaggedItem("#", token.text, "")))
     counted = token.base in ("record", "row", "entry") and bool(before) and before[-1].tag in "Nc"
+    graded = token.text == "A" and not first and any(t.text.islower() for t in tokens)
+    if graded and at and tokens[at - 1].low in ("a", "an"):
+        # "Received an A": a grade, not an article.
+        held = tuple(hit for hit in index.values.get(("a",), ()) if hit.values == ("A",))
+        graded_item = TaggedItem("V", token.text, Condition("value", token.text, hits=held)) if held else None
+        readings.append((1, 8, graded_item or TaggedItem("u", token.text, token.low)))
     if token.kind == "word" and not counted and (token.low in STOP or _requests(tokens, at, before)):
         hard = token.low in _HARD or first
         readings.append((1, 6 if hard else 2, None))
+        if token.base in _VAGUE_NOUNS and not found_name and _in_list(tokens, at, before):
+            # "The ids and information of events" asks for more than the ids.
+            readings.append((1, 7, TaggedItem("u", token.text, token.low)))
     if readings:
         length, _, item = max(readings, key=lambda r: (r[0], r[1]))
         return None if item is not None and item.tag == "-" else item, length
     return _leftover(tokens, at, index, before), 1
+
+
+def _in_list(tokens: Sequence[Token], at: int, before: Sequence[TaggedItem]) -> bool:
+    """Return whether a noun is one of several that `and` or commas join: `ids and order information`."""
+    following = [token.low for token in tokens[at + 1 : at + 4]]
+    if following[:1] in (["and"], [","]) or following == ["as", "well", "as"]:
+        return bool(before) or following[:1] == ["and"]
+    last = len(before) - 1
+    last -= 1 if before and before[-1].tag == "T" and before[-1].text.endswith(tokens[at - 1].text) else 0
+    return last > 0 and before[last].tag in "&,"
 
 
 def _percentile(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | None:

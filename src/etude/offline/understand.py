@@ -14,6 +14,7 @@ from etude.offline.best_row import read_best_row
 from etude.offline.confidence import confidence_of, find_risks
 from etude.offline.follow_up import follow_up
 from etude.offline.grammar import read_question
+from etude.offline.misreadings import find_misreading
 from etude.offline.months import add_years
 from etude.offline.part_references import adds_up
 from etude.offline.phrase_index import SYNONYM, Hit, Meaning, one_slip, phrase_index_of
@@ -137,7 +138,7 @@ def take_choice(clarification: Clarification, text: str) -> Outcome:
 def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[TaggedItem]) -> Outcome:
     try:
         made = assemble_plan(parts, vocabulary)
-        _check_words(items, made, parts, vocabulary)
+        _check_words(text, items, made, parts, vocabulary)
         if vocabulary.catalog is not None:
             compile_plan(made.plan, vocabulary.catalog)
     except Unresolved as error:
@@ -176,8 +177,10 @@ def _corrections(items: Sequence[TaggedItem]) -> list[str]:
     return found
 
 
-def _check_words(items: Sequence[TaggedItem], made: Assembled, parts: Question, vocabulary: Vocabulary) -> None:
-    """Refuse a plan that leaves out a word of the question, or that only repeats one."""
+def _check_words(
+    text: str, items: Sequence[TaggedItem], made: Assembled, parts: Question, vocabulary: Vocabulary
+) -> None:
+    """Refuse a plan that leaves out a word of the question, that only repeats one, or that another one contradicts."""
     lost = find_lost_words(items, made.plan, parts, vocabulary)
     if lost:
         raise Unresolved(f"It is not clear what {listed_words(lost)} here.")
@@ -185,6 +188,8 @@ def _check_words(items: Sequence[TaggedItem], made: Assembled, parts: Question, 
         raise Unresolved(f"It is not clear what to show of `{beside}`.")
     if said := find_repetition(parts, made.plan, vocabulary):
         raise Unresolved(f"It is not clear what `{said}` says about the others: the answer would only repeat it.")
+    if reason := find_misreading(text, items, made.plan, parts, vocabulary):
+        raise Unresolved(reason)
 
 
 def _choice_label(meaning: Meaning | Hit, vocabulary: Vocabulary) -> str:

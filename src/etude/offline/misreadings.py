@@ -1,0 +1,305 @@
+"""Find readings that the words of a question speak against, although each word has a place in the plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from pydantic import BaseModel
+
+from etude.offline.phrase_index import SYNONYM, Meaning, phrase_index_of
+from etude.offline.question_parts import Condition, Name, Question
+from etude.offline.resolve import GENERAL
+from etude.offline.self_check import Facts, Place, linked_columns, plan_facts, plan_nodes
+from etude.offline.tags import TaggedItem
+from etude.offline.vocabulary import KnownTable, Vocabulary
+from etude.offline.vocabulary_names import table_name_without_schema
+from etude.offline.words import TRAILING, base_form, fold_words, stem_word
+from etude.sources.plan.model import ColumnRef, Compare, Join, Member, Or, QueryPlan
+
+_TYING = frozenset("they their them its it his her each every corresponding respective whose".split())  # noqa: SIM905
+"""Words that say that two things in a list belong together."""
+
+_TWO_LISTS = re.compile("CpT&(C|TC|CpT)|C&C")
+_LIGHT = TRAILING | {"profile", "location", "info", "information", "detail", "record", "list", "account", "entry"}
+"""Last words of tables' names that add nothing to the word before: user profiles are users."""
+
+
+def find_misreading(
+    text: str, items: Sequence[TaggedItem], plan: QueryPlan, question: Question, vocabulary: Vocabulary
+) -> str:
+    """Return why the plan is probably not what the question asks for, or ''."""
+    facts = plan_facts(plan)
+    told = {*_told_columns(plan)}
+    words = frozenset(fold_words(text).split())
+    checks: tuple[Callable[[], Iterator[str]], ...] = (
+        lambda: _find_other_owner(items, facts, told, vocabulary),
+        lambda: _find_better_place(items, facts, vocabulary, words),
+        lambda: _find_name_of_another(items, facts),
+        lambda: _find_far_adjective(question),
+        lambda: _find_modifier(question, facts, vocabulary),
+        lambda: _find_far_number(question),
+        lambda: _find_nested_absence(items, question),
+        lambda: _find_unused_verb(items, facts, vocabulary),
+        lambda: _find_rival_noun(items, facts, vocabulary),
+        lambda: _find_participle(items, facts, vocabulary),
+        lambda: _find_pairs(items, plan),
+        lambda: _find_dropped_total(items, plan, facts),
+        lambda: _find_two_counts(items, facts),
+        lambda: _find_unrelated_lists(items, plan, words),
+        lambda: _find_repeated_number(items, plan),
+        lambda: _find_link_table(items, facts, vocabulary),
+    )
+    return next((reason for check in checks for reason in check()), "")
+
+
+# --- columns and the nouns that own them
+
+
+def _told_columns(node: Any) -> Iterator[Place]:
+    """Yield the columns that a plan shows, compares or measures; those that only join tables are not told."""
+    if isinstance(node, Join):
+        return
+    if isinstance(node, Member):
+        yield from _told_columns((node.plan.where, node.plan.source))
+    elif isinstance(node, ColumnRef):
+        yield str(node.table), node.column
+    elif isinstance(node, BaseModel):
+        shown = isinstance(node, QueryPlan) and bool(node.select)
+        for name in type(node).model_fields:
+            if name != "group_by" or not shown:
+                yield from _told_columns(getattr(node, name))
+    elif isinstance(node, tuple | list):
+        for each in node:
+            yield from _told_columns(each)
+
+
+def _find_other_owner(
+    items: Sequence[TaggedItem], facts: Facts, told: set[Place], vocabulary: Vocabulary
+) -> Iterator[str]:
+    """`the effective date of the claim`, if claims have one and the plan takes that of another table."""
+    for owner, item in _owned(items):
+        name: Name = item.data
+        tables = {m.table for m in owner.data.tables if m.cost == owner.data.tables[0].cost}
+        low = min(m.cost for m in name.columns)
+        own = [m for m in name.columns if m.table in tables and m.cost <= max(low, 1)]
+        if own and not any(_is_told(m, facts, told, vocabulary) for m in own):
+            yield f"It is not clear whether `{item.text}` is that of `{owner.text}`."
+
+
+def _owned(items: Sequence[TaggedItem]) -> Iterator[tuple[TaggedItem, TaggedItem]]:
+    """Yield nouns with the columns said to be theirs: `id and name of the student`, `the student's name`."""
+    for at, item in enumerate(items):
+        if item.tag != "C" or not item.data.columns:
+            continue
+        after = at + 1
+        while [i.tag for i in items[after : after + 2]] in (["&", "C"], [",", "C"]):
+            after += 2
+        if [i.tag for i in items[after : after + 2]] == ["p", "T"] and items[after].text == "of":
+            yield items[after + 1], item
+        elif at and items[at - 1].tag == "T" and (item.joined or base_form(fold_words(item.text)) in GENERAL):
+            yield items[at - 1], item
+
+
+def _is_told(meaning: Meaning, facts: Facts, told: set[Place], vocabulary: Vocabulary) -> bool:
+    table = vocabulary.table(meaning.table)
+    short = table_name_without_schema(meaning.table)
+    columns = table.label if meaning.label else (str(meaning.column),)
+    if columns == table.key and short in facts.tables and "count" in facts.functions:
+        return True
+    places = {(short, column) for column in columns}
+    linked = {end for place in places for end in linked_columns(vocabulary).get(place, ())}
+    return bool((places | linked) & told)
+
+
+def _find_better_place(
+    items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary, words: frozenset[str]
+) -> Iterator[str]:
+    """`the description of document type`: not that of shipping agents, if document types have one too."""
+    said = {base_form(word.strip("?.,'\"")) for word in words}
+    for item in items:
+        if item.tag != "C":
+            continue
+        used = [m for m in item.data.columns if m.column and _place(m) in facts.columns]
+        if len({m.table for m in used}) != 1 or _names(vocabulary.table(used[0].table)) & said:
+            continue
+        rivals = [m for m in item.data.columns if m.table != used[0].table]
+        if any(_names(vocabulary.table(m.table)) & said - {*item.text.lower().split()} for m in rivals):
+            yield f"It is not clear which `{item.text}` is meant."
+
+
+def _find_name_of_another(items: Sequence[TaggedItem], facts: Facts) -> Iterator[str]:
+    """`the game name`, if games have no name and the plan shows that of students."""
+    for owner, item in pairwise(items):
+        general = (
+            item.tag == "C" and item.joined and base_form(fold_words(item.text)) in ("name", "title", "id", "code")
+        )
+        if owner.tag != "T" or not general:
+            continue
+        tables = {m.table for m in owner.data.tables}
+        used = [m for m in item.data.columns if table_name_without_schema(m.table) in facts.tables]
+        if used and not any(m.table in tables for m in item.data.columns):
+            yield f"`{owner.text}` has no `{item.text}`."
+
+
+def _find_far_adjective(question: Question) -> Iterator[str]:
+    """`an accounting professor`, if it is students and professors that have a department."""
+    for condition in question.conditions:
+        noun = condition.of if condition.hits and condition.name is None else None
+        if noun is None or not noun.tables or noun == question.subject:
+            continue
+        if not {hit.table for hit in condition.hits} & {m.table for m in noun.tables}:
+            yield f"It is not clear what `{condition.text}` says about `{noun.text}`."
+
+
+def _find_far_number(question: Question) -> Iterator[str]:
+    """`the people injured`, if `injured` is a number that something else has."""
+    tables = {m.table for m in question.subject.tables} if question.subject is not None else set()
+    for name in question.loose:
+        if tables and name.columns and not any(m.flag or m.table in tables for m in name.columns):
+            yield f"It is not clear what `{name.text}` says about `{question.subject.text}`."  # type: ignore[union-attr]
+
+
+def _find_nested_absence(items: Sequence[TaggedItem], question: Question) -> Iterator[str]:
+    """`customers whose orders have no invoice`: one of the orders, or none of them?"""
+    for at, item in enumerate(items):
+        before = [each.data for each in items[:at] if each.tag in "TC"][-1:]
+        if item.tag == "x" and question.absences and before and before[0] in question.context:
+            yield f"It is not clear whether each of `{before[0].text}` is meant, or one of them."
+
+
+def _place(meaning: Meaning) -> Place:
+    return table_name_without_schema(meaning.table), str(meaning.column)
+
+
+def _names(table: KnownTable) -> set[str]:
+    return {word for words in (table.words, *table.aliases) for word in words if word != "ref"}
+
+
+# --- words that name something else
+
+
+def _find_modifier(question: Question, facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`tourists`, read as `tourist_attractions`: the first word of a name only says what kind of thing it is."""
+    subject = question.subject
+    used = [m for m in subject.tables if table_name_without_schema(m.table) in facts.tables] if subject else []
+    best = min(used, key=lambda m: m.cost, default=None)
+    if subject is None or best is None or min(m.cost for m in subject.tables) <= SYNONYM:
+        return
+    table = vocabulary.table(best.table)
+    first = table.words[:1] == (base_form(fold_words(subject.text)),) and len(table.words) > 1
+    keyed = any(vocabulary.table(best.table).column(column).words[:-1] == table.words[:1] for column in table.key)
+    if first and not keyed and table.words[-1] not in _LIGHT:
+        yield f"It is not clear whether `{subject.text}` means `{table.name}`."
+
+
+def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`students enrolled`, if there is a table `enrollments` that the plan does not use."""
+    acts = phrase_index_of(vocabulary).acts
+    for item in items:
+        tables = acts.get(stem_word(item.text.lower()), ()) if item.tag == "r" else ()
+        if tables and not {table_name_without_schema(m.table) for m in tables} & facts.tables:
+            yield f"It is not clear what `{item.text}` means here: `{tables[0].table}` is not needed to answer."
+
+
+def _find_rival_noun(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`followers`, if it is a column and there is a table `follows` besides."""
+    acts = phrase_index_of(vocabulary).acts
+    for item in items:
+        word = fold_words(item.text)
+        if item.tag != "C" or " " in word or len(word) < 5:
+            continue
+        tables = [
+            m.table for m in acts.get(stem_word(word), ()) if base_form(word) not in vocabulary.table(m.table).words
+        ]
+        if tables and not {table_name_without_schema(table) for table in tables} & facts.tables:
+            yield f"It is not clear whether `{item.text}` means a column or `{tables[0]}`."
+
+
+def _find_participle(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`nominated`, if it is a value of the result and there are nominees or nominations besides."""
+    for item in items:
+        word = fold_words(item.text)
+        hits = item.data.hits if isinstance(item.data, Condition) else ()
+        if not hits or not word.endswith("ed") or " " in word or not item.text[:1].islower() or len(word) < 7:
+            continue
+        held = {(table_name_without_schema(hit.table), hit.column) for hit in hits}
+        for table in vocabulary.tables:
+            short = table_name_without_schema(table.name)
+            if short not in facts.tables:
+                continue
+            texts = [(short, c.name) for c in table.columns if c.kind == "text"]
+            named = [table.words, *(table.column(c).words for _, c in texts if (short, c) not in held)]
+            if any(_same_root(word, other) for words in named for other in words):
+                yield f"It is not clear whether `{item.text}` is a value or says what happened."
+
+
+def _same_root(word: str, other: str) -> bool:
+    return other != word and len(other) > 5 and word[:5] == other[:5]
+
+
+# --- what belongs together
+
+
+def _find_pairs(items: Sequence[TaggedItem], plan: QueryPlan) -> Iterator[str]:
+    """`in Austin, Texas or in Phoenix, Arizona`: each city with its state, not one of four."""
+    either = [node for node in plan_nodes(plan) if isinstance(node, Or)]
+    for node in either:
+        refs = [each.column for each in plan_nodes(node) if isinstance(each, Compare)]
+        if len({(ref.table, ref.column) for ref in refs if isinstance(ref, ColumnRef)}) < 2:
+            continue
+        for first, comma, second in zip(items, items[1:], items[2:], strict=False):
+            if (first.tag, comma.tag, second.tag) != ("V", ",", "V"):
+                continue
+            one, other = ({(hit.table, hit.column) for hit in item.data.hits} for item in (first, second))
+            if not one & other:
+                yield f"It is not clear which of the values belong to `{first.text}`."
+
+
+def _find_unrelated_lists(items: Sequence[TaggedItem], plan: QueryPlan, words: frozenset[str]) -> Iterator[str]:
+    """`the names of reviewers and movie titles`: two lists, or who reviewed what?"""
+    shown = {node.table for node in plan_nodes((plan.select, plan.group_by)) if isinstance(node, ColumnRef)}
+    tags = "".join(item.tag for item in items if item.tag != ".")
+    if not plan.aggregate and len(shown) > 1 and _TWO_LISTS.fullmatch(tags) and not words & _TYING:
+        yield f"It is not clear how `{items[0].text}` and `{items[-2].text}` belong together."
+
+
+# --- numbers
+
+
+def _find_dropped_total(items: Sequence[TaggedItem], plan: QueryPlan, facts: Facts) -> Iterator[str]:
+    """`the total number of residents of the 3 largest districts` is one number, not three."""
+    added = bool({"sum", "count"} & facts.functions)
+    named = any("total" in column.lower() for _, column in facts.columns)
+    if not added and not named and any(item.tag == "#" and "total" in item.text for item in items):
+        yield "It is not clear what to add up for the total."
+
+
+def _find_two_counts(items: Sequence[TaggedItem], facts: Facts) -> Iterator[str]:
+    """`the numbers of majors and cities` are two numbers."""
+    for at, item in enumerate(items):
+        after = [each.tag for each in items[at + 1 : at + 5] if each.tag != "U"]
+        if item.tag == "#" and item.text.startswith("numbers") and facts.groups and after[1:2] == ["&"]:
+            yield f"It is not clear what the `{item.text}` count."
+
+
+def _find_repeated_number(items: Sequence[TaggedItem], plan: QueryPlan) -> Iterator[str]:
+    """`the students and the number of hours played`: each game's hours, or all together?"""
+    if any(item.tag == "#" for item in items) and plan.joins and not plan.aggregate and not plan.group_by:
+        yield "It is not clear whether to add up the number, or to list it for each row."
+
+
+def _find_link_table(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`train stations`, if that table only links trains to stations."""
+    others = {words: table.name for table in vocabulary.tables for words in (table.words, *table.aliases)}
+    for item in items:
+        for meaning in item.data.tables if item.tag == "T" else ():
+            table = vocabulary.table(meaning.table)
+            refers = {column for link in vocabulary.links if link.table == table.name for column in link.columns}
+            links = len(refers) > 1 and refers.issuperset(column.name for column in table.columns)
+            if not links or table_name_without_schema(table.name) not in facts.tables or meaning.cost > 0:
+                continue
+            if len(table.words) > 1 and table.words[:1] in others and table.words[1:] in others:
+                yield f"It is not clear whether `{item.text}` means `{others[table.words[1:]]}`."
