@@ -129,7 +129,8 @@ class _Builder(Ratios):
         else:
             plan = self._listing()
         plan, told = fold_spellings(plan, self.vocabulary)
-        told = [*(note for note in self.notes if " is taken as " in note), *told]
+        own = (note for note in self.notes if " is taken as " in note or note.startswith("Rows are counted: "))
+        told = [*own, *told]
         notes = (*question.notes, *self.notes, *self.resolver.notes, *told)
         return Assembled(plan, self._reading(), notes, tuple(told))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from etude.entities import Catalog
+from etude.offline.identifiers import call_rows_by_identifier, mark_identifiers
 from etude.offline.vocabulary import Ask, KnownTable, Vocabulary
 from etude.offline.vocabulary_keys import drop_borrowed_keys, find_links, guess_key, guess_label, mark_keys
 from etude.offline.vocabulary_names import NameSplitter, common_first_words, name_table, table_name_without_schema
@@ -27,5 +28,6 @@ def build_vocabulary(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]
     named = [replace(table, key=table.key or guess_key(table)) for table in named]
     named = [replace(table, label=guess_label(table)) for table in named]
     links = find_links(catalog, named, ask)
-    named = mark_keys(drop_borrowed_keys(named, links, catalog), links)
+    named = [mark_identifiers(table) for table in mark_keys(drop_borrowed_keys(named, links, catalog), links)]
+    named = [call_rows_by_identifier(table) for table in named] if len(named) == 1 else named
     return Vocabulary(catalog.fingerprint, catalog.dialect, tuple(named), tuple(links), catalog)
