@@ -10,6 +10,7 @@ import pytest
 from tests.offline.conftest import Ask
 
 from etude.app import App
+from etude.offline.spellings import plain_spelling
 from etude.offline.understand import Outcome, Refusal, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
@@ -105,3 +106,37 @@ def test_top_and_bottom_say_from_which_end_whatever_the_order_was(rentals: tuple
     assert top[0][1] >= top[1][1] > bottom[0][1]
     assert bottom[0][1] <= bottom[1][1]
     assert best == top[:1]
+
+
+def test_spellings_are_one_value_in_groups_filters_lists_and_counts(rentals: tuple[Vocabulary, Ask]) -> None:
+    vocabulary, _ = rentals
+    grouped = dict(rows_of(understand("number of bookings by bike type", vocabulary, today=TODAY), rentals))
+    assert grouped == {"E bike": 80, "City Bike": 60, "Tandem": 20}
+    for bike, spelled in (("E bike", "E-bike"), ("E bike", "Ebike"), ("City Bike", "city-bike"), ("Tandem", "tandem")):
+        found = understand(f"how many bookings of {spelled}?", vocabulary, today=TODAY)
+        assert rows_of(found, rentals) == [(grouped[bike],)]
+        assert isinstance(found, Understanding)
+        assert any("`Bike type` that differ only" in note for note in found.told) == (bike != "Tandem")
+    assert rows_of(understand("how many bookings are e-bikes?", vocabulary, today=TODAY), rentals) == [(80,)]
+    assert rows_of(understand("how many bike types are there?", vocabulary, today=TODAY), rentals) == [(3,)]
+    assert len(rows_of(understand("list the bike types", vocabulary, today=TODAY), rentals)) == 3
+    assert rows_of(ask_in_turn(vocabulary, "how many bookings do I have?", "only e-bikes"), rentals) == [(80,)]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ("E-bike", "e bike", True),
+        ("E-bike", "Ebike", True),
+        ("Kids' bike", "kids bike ", True),
+        ("Zoë", "zoe", True),
+        ("no_show", "No Show", True),
+        ("A", "A-", False),
+        ("A", "A+", False),
+        ("1-2", "12", False),
+        ("1 2", "1-2", True),
+        ("-5", "5", False),
+    ],
+)
+def test_what_is_one_spelling(left: str, right: str, same: bool) -> None:
+    assert (plain_spelling(left) == plain_spelling(right)) is same
