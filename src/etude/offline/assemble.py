@@ -134,7 +134,8 @@ class _Builder(Ratios):
         plan, told = fold_spellings(plan, self.vocabulary)
         formulas = self._formulas(plan)
         self._check_whole_rows(plan, question, formulas)
-        told = [*formulas.values(), *(note for note in self.notes if " is taken as " in note), *told]
+        own = (note for note in self.notes if " is taken as " in note or note.startswith("Rows are counted: "))
+        told = [*formulas.values(), *own, *told]
         said = [f"with `{column.name}` as {column.formula.text}" for column in formulas if column.formula]
         self.said.extend(piece for piece in said if piece not in self.said)
         notes = (*question.notes, *self.notes, *self.resolver.notes, *told)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 
 from etude.offline.dates import Span
 from etude.offline.grammar import read_question
-from etude.offline.question_parts import Condition, Group, Measure, Name, Question, Rank
+from etude.offline.question_parts import Condition, Direction, Group, Measure, Name, Question, Rank
 from etude.offline.resolve import is_numeric
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary
@@ -74,6 +75,23 @@ def stands_alone(question: str) -> bool:
     return not (_FILLERS - {"as", "about", "share"}) & {*words} and not _ORDER.issuperset(words)
 
 
+_AFTER_PAUSE = frozenset(("also", "and", "but", "now", "ok", "okay", "then"))
+"""Words that people put before a new question, too."""
+
+
+def after_pause(tokens: Sequence[Token]) -> list[Token] | None:
+    """Return the tokens of a complete question after a word like `now`; None if none of these words opens it."""
+    rest = list(itertools.dropwhile(lambda token: token.low in _AFTER_PAUSE, tokens))
+    again = len(rest) < len(tokens) and stands_alone(" ".join(token.text for token in rest))
+    return rest if again else None
+
+
+def is_complete(items: Sequence[TaggedItem]) -> bool:
+    """Return whether the words say what to compute or which rows to list."""
+    asked = read_question(items).asked
+    return any(part.name.meanings if isinstance(part, Measure) else part.tables for part in asked)
+
+
 def _leans(words: Sequence[str]) -> bool:
     return any(words[: len(o.split())] == o.split() for o in _LEANING) or "instead" in words
 
@@ -93,7 +111,8 @@ def follow_up(
     parts = read_question(rest)
     alone = parts.ratio is not None or any(isinstance(part, Measure) or part.tables for part in parts.asked)
     # "Top 5 products by quantity" says what of what; "top 5" and "monthly" do not.
-    alone = alone or (words[:1] != [] and words[0] in _STARTING and bool(parts.asked) and bool(parts.groups))
+    of_what = bool(parts.groups) or (parts.rank is not None and parts.rank.by is not None)
+    alone = alone or (words[:1] != [] and words[0] in _STARTING and bool(parts.asked) and of_what)
     if not (leaning or share or (opening and not alone)):
         return None
     return _merge(before, parts, words, share, vocabulary)
@@ -123,7 +142,9 @@ def _merge(before: Question, new: Question, words: Sequence[str], share: int, vo
         added = "also" in words or words[:1] == ["and"]
         changed = _regroup(changed, new.groups, added)
     if new.top is not None:
-        changed = replace(changed, top=new.top, lowest=new.lowest, rank=new.rank or _rank_of(before))
+        changed = replace(changed, top=new.top, lowest=new.lowest, rank=new.rank or _rank_of(before, new.lowest))
+        if before.ordering is not None and not isinstance(before.ordering.by, Name):
+            changed = replace(changed, ordering=None)
     elif new.rank is not None:
         changed = replace(changed, rank=new.rank)
     if new.ordering is not None:
@@ -168,11 +189,13 @@ def _regroup(question: Question, groups: tuple[Group, ...], added: bool) -> Ques
     return replace(question, groups=groups)
 
 
-def _rank_of(before: Question) -> Rank | None:
+def _rank_of(before: Question, lowest: bool) -> Rank | None:
+    """Return what the rows are ranked by; `top` and `bottom` say from which end, whatever the order was before."""
+    direction: Direction = "asc" if lowest else "desc"
     if before.rank is not None:
-        return before.rank
+        return replace(before.rank, direction=direction)
     measures = [part for part in before.requested if isinstance(part, Measure)]
-    return Rank("desc", measures[-1], text=measures[-1].text) if measures else None
+    return Rank(direction, measures[-1], text=measures[-1].text) if measures else None
 
 
 def _things(question: Question) -> list[Name]:

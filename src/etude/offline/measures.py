@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from etude.offline.conditions import Conditions
+from etude.offline.identifiers import is_named_identifier, note_repeated_identifiers
 from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref
 from etude.offline.joins import FAR, join_distance
 from etude.offline.phrase_index import Meaning
@@ -23,7 +24,7 @@ from etude.offline.resolve import (
 )
 from etude.offline.vocabulary import KnownColumn, KnownTable
 from etude.offline.vocabulary_names import table_name_without_schema
-from etude.offline.words import stem_word
+from etude.offline.words import base_form, stem_word
 from etude.sources.plan.model import Aggregate, DaysBetween, Named, TimeGrain
 
 SUMMED = frozenset(
@@ -163,6 +164,8 @@ class Measures(Conditions):
                 self.notes.append(f"Each row of `{table.name}` has a `{held[0].name}`; these are added up.")
                 return Measured("sum", table.name, held[0])
             self._check_counted(table, measure)
+            if note := note_repeated_identifiers(table, [base_form(word) for word in name.text.lower().split()]):
+                self.notes.append(note)
             return Measured("count", table.name, distinct=measure.distinct)
         column = self.resolver.column(name)
         if column.kind != "number" and len(column.words) > 1 and column.words[-1] in ("count", "number"):
@@ -174,6 +177,7 @@ class Measures(Conditions):
         if (column.name,) == table.key:
             return Measured("count", table.name)
         number = column.kind == "number" and not IDENTIFYING & {*column.words[-1:]} and not is_period(column)
+        number = number and not column.identifies and not is_named_identifier(column)
         if (
             column.flag is not None
             or (number and not measure.distinct)

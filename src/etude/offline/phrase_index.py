@@ -13,6 +13,7 @@ from operator import attrgetter
 from etude.offline.deadline import check_deadline
 from etude.offline.places import CODED, place_names
 from etude.offline.revenue import revenue_phrases, sales_meanings
+from etude.offline.spellings import plain_spelling
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
 from etude.offline.words import (
     GENERIC,
@@ -351,15 +352,26 @@ def _index_values(table: KnownTable, draft: _Draft) -> None:
         about = (*column.words, *(table.words if column.name in table.label else ()))
         coded = not CODED.isdisjoint(about)
         spelled: dict[Phrase, list[str]] = defaultdict(list)
+        alike = {value: group for group in column.spellings for value in group}
         for value in column.values:
-            spelled[value_phrase(value)].append(value)
+            spelled[value_phrase(value)].extend(alike.get(value, (value,)))
         for phrase, texts in spelled.items():
             if not phrase:
                 continue
-            draft.values[phrase].append(Hit(table.name, column.name, tuple(texts)))
+            # `A` and `A+` are the same words but not the same value: neither is chosen.
+            for values in _one_value_each(texts):
+                draft.values[phrase].append(Hit(table.name, column.name, values))
             for name in place_names(texts[0], about) if coded and len(phrase) < 5 else ():
                 if value_phrase(name) not in spelled:
                     draft.values[value_phrase(name)].append(Hit(table.name, column.name, tuple(texts), SUFFIX))
+
+
+def _one_value_each(texts: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the texts that are spellings of one value, by value."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for text in texts:
+        found[plain_spelling(text)].add(text)
+    return [tuple(sorted(values)) for values in found.values()]
 
 
 @lru_cache(maxsize=50_000)

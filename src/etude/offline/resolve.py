@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from etude.offline.deadline import check_deadline
+from etude.offline.identifiers import is_named_identifier
 from etude.offline.joins import FAR, join_distance
 from etude.offline.phrase_index import SYNONYM, Hit, Meaning
 from etude.offline.question_parts import Condition, Measure, Name, Question
@@ -304,7 +305,7 @@ def is_period(column: KnownColumn) -> bool:
 
 def is_numeric(column: KnownColumn) -> bool:
     """Return whether it makes sense to add up or compare the column's numbers."""
-    if column.identifies or is_period(column):
+    if column.identifies or is_period(column) or is_named_identifier(column):
         return False
     return column.kind == "number" and column.words[-1:] not in (("id",), ("code",), ("key",), ("year",))
 
@@ -326,7 +327,7 @@ def sorts_as_numbers(column: KnownColumn) -> bool:
 
 def holds_counts(column: KnownColumn) -> bool:
     """Return whether the column itself holds a count, such as `stops` or `citation_num`."""
-    if column.identifies or is_period(column):
+    if column.identifies or is_period(column) or is_named_identifier(column):
         return False
     counts = len(column.words) > 1 and column.words[-1] in ("number", "count") and "id" not in column.words
     return column.kind == "number" and (counts or not IDENTIFYING & {*column.words[-1:]})

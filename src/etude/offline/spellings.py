@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.vocabulary_names import table_name_without_schema
+from etude.offline.words import fold_words
 from etude.sources.plan.model import (
     Aggregate,
     Case,
@@ -27,13 +29,21 @@ MOST_SPELLINGS = 100
 SHOWN = 2
 
 
+_BETWEEN = re.compile(r"(?<=([^\W_]))[\s_\-\u2010\u2011\u2013]+(?=([^\W_]))")
+
+
 def plain_spelling(value: str) -> str:
-    """Return a value without the differences that people do not mean."""
-    return " ".join(value.split()).casefold()
+    """Return a value without the differences that people do not mean: `E-bike`, `e bike` and `Ebike` are one.
+
+    A hyphen at an end, as in the grade `A-`, and anything between two digits stay.
+    """
+    plain = fold_words(value).replace("'", "")
+    joined = _BETWEEN.sub(lambda at: "-" if at[1].isdigit() and at[2].isdigit() else "", plain)
+    return " ".join(joined.split())
 
 
 def group_spellings(values: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the groups of values that differ only in case and blanks."""
+    """Return the groups of values that differ only in case, blanks and hyphens."""
     found: dict[str, list[str]] = defaultdict(list)
     for value in values:
         found[plain_spelling(value)].append(value)
@@ -49,7 +59,32 @@ def fold_spellings(plan: QueryPlan, vocabulary: Vocabulary) -> tuple[QueryPlan, 
         if column.kind == "text" and (column.spellings or len(column.values) > 1)
     }
     notes: dict[str, None] = {}
-    return _fold(plan, columns, notes), list(notes)
+    folded = _fold(plan, columns, notes)
+    for note in _notes_on_conditions(plan, columns):
+        if not any(note.partition(":")[0] in other for other in notes):
+            notes[note] = None
+    return folded, list(notes)
+
+
+def _notes_on_conditions(plan: QueryPlan, columns: _Columns) -> Iterator[str]:
+    """Yield a note for each condition that takes several spellings for one value."""
+    for condition in _lists_in(plan.model_dump()):
+        ref = condition["column"]
+        known = columns.get((ref.get("table") or "", ref["column"]))
+        alike = [g for g in known[1].spellings if {*g} <= {*condition["value"]}] if known else []
+        if known and alike:
+            yield _together(known[1], alike)
+
+
+def _lists_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the conditions of a plan, as plain values, that compare a column with a list."""
+    if isinstance(value, dict):
+        if isinstance(value.get("column"), dict) and isinstance(value.get("value"), list | tuple):
+            yield value
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _lists_in(each)
 
 
 _Columns = dict[tuple[str, str], tuple[KnownTable, KnownColumn]]
@@ -131,10 +166,11 @@ def _folded(ref: ColumnRef, column: KnownColumn) -> Case:
     return Case(case=tuple(whens), otherwise=ref)
 
 
-def _together(column: KnownColumn) -> str:
-    shown = ", ".join(" and ".join(f"`{value}`" for value in alike) for alike in column.spellings[:SHOWN])
-    more = f", and {len(column.spellings) - SHOWN} more" if len(column.spellings) > SHOWN else ""
-    return f"Values of `{column.name}` that differ only in case or blanks are counted together: {shown}{more}."
+def _together(column: KnownColumn, groups: Sequence[tuple[str, ...]] = ()) -> str:
+    groups = groups or column.spellings
+    shown = ", ".join(" and ".join(f"`{value}`" for value in alike) for alike in groups[:SHOWN])
+    more = f", and {len(groups) - SHOWN} more" if len(groups) > SHOWN else ""
+    return f"Values of `{column.name}` that differ only in case, blanks or hyphens are counted together: {shown}{more}."
 
 
 def _apart(column: KnownColumn) -> list[str]:
@@ -143,6 +179,6 @@ def _apart(column: KnownColumn) -> list[str]:
         return []
     differ = "differs" if same == 1 else "differ"
     return [
-        f"{same:,} of the {len(column.values):,} values of `{column.name}` {differ} from another only in case or "
-        "blanks; each is counted apart."
+        f"{same:,} of the {len(column.values):,} values of `{column.name}` {differ} from another only in case, "
+        "blanks or hyphens; each is counted apart."
     ]

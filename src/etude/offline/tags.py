@@ -541,6 +541,8 @@ def _value(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, 
             continue
         phrase = tuple(t.low for t in words if t.kind != "mark")
         hits = index.values.get(phrase)
+        if hits is None and len(phrase) > 1:
+            hits = index.values.get((*phrase[:-1], words[-1].base))  # `e-bikes`, if the value is `E-bike`
         if hits is None and phrase and phrase[0] in ("the",):
             continue
         if hits:

@@ -12,7 +12,7 @@ from etude.errors import Cancelled, EtudeError
 from etude.offline.assemble import Assembled, assemble_plan
 from etude.offline.best_row import read_best_row
 from etude.offline.confidence import confidence_of, find_risks
-from etude.offline.follow_up import follow_up
+from etude.offline.follow_up import after_pause, follow_up, is_complete
 from etude.offline.grammar import read_question
 from etude.offline.misreadings import find_misreading
 from etude.offline.months import add_years
@@ -26,9 +26,19 @@ from etude.offline.selling import read_selling
 from etude.offline.tags import TaggedItem, tag_asked_units, tag_items
 from etude.offline.value_search import find_unexplained_words, tag_found_values
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
-from etude.offline.words import MAX_CHARS, MEASURES, base_form, fold_words, plural_form, split_identifier, tokenize
+from etude.offline.words import (
+    MAX_CHARS,
+    MEASURES,
+    Token,
+    base_form,
+    fold_words,
+    plural_form,
+    split_identifier,
+    tokenize,
+)
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
+from etude.sources.plan.model import ColumnRef
 
 NEAREST = 3
 
@@ -108,17 +118,35 @@ def understand(
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     index = phrase_index_of(vocabulary)
-    items = name_rows(read_selling(tag_items(tokens, index, today), index), vocabulary)
-    items = read_best_row(items, tokens, vocabulary)
+    items = _tag_all(tokens, vocabulary, today)
+    fresh = after_pause(tokens) if previous is not None else None
+    if fresh is not None and is_complete(anew := _tag_all(fresh, vocabulary, today)):
+        items, tokens, previous = anew, fresh, None
     items = tag_found_values(items, values) if values else items
     changed = follow_up(items, tokens, previous.question, vocabulary) if previous is not None else None
     parts = changed if changed is not None else read_question(items)
     found = _settle(question, replace(parts, units=tag_asked_units(tokens, index) or parts.units), vocabulary, items)
+    if changed is not None and previous is not None and isinstance(found, Understanding):
+        if found.plan == previous.plan and _says_something(items):
+            found = Refusal(question, "The answer before already shows this; as a follow-up it changes nothing.")
+        else:
+            told = (*told, f"This is read as a follow-up to “{previous.text}”.")
     if isinstance(found, Understanding) and told:
         return replace(found, reasons=(*found.reasons, *told), told=(*found.told, *told))
     if isinstance(found, Refusal):
         return replace(found, nearest=_nearest(items, vocabulary), unexplained=find_unexplained_words(items))
     return found
+
+
+def _tag_all(tokens: Sequence[Token], vocabulary: Vocabulary, today: date) -> list[TaggedItem]:
+    index = phrase_index_of(vocabulary)
+    named = name_rows(read_selling(tag_items(tokens, index, today), index), vocabulary)
+    return read_best_row(named, tokens, vocabulary)
+
+
+def _says_something(items: Sequence[TaggedItem]) -> bool:
+    """Return whether a follow-up names something of the data or an order: not only `the same again`."""
+    return any(item.tag not in "u." for item in items)
 
 
 def take_choice(clarification: Clarification, text: str) -> Outcome:
@@ -184,6 +212,8 @@ def _check_words(
     lost = find_lost_words(items, made.plan, parts, vocabulary)
     if lost:
         raise Unresolved(f"It is not clear what {listed_words(lost)} here.")
+    if said := _counts_its_group(made.plan):
+        raise Unresolved(f"It is not clear what to count for each `{said}`: each is one `{said}`.")
     if beside := find_noun_beside(items, made.plan, parts):
         raise Unresolved(f"It is not clear what to show of `{beside}`.")
     if said := find_repetition(parts, made.plan, vocabulary):
@@ -196,6 +226,12 @@ def _choice_label(meaning: Meaning | Hit, vocabulary: Vocabulary) -> str:
     """Return what a choice means; of a column that is computed, also how."""
     formula = vocabulary.table(meaning.table).column(meaning.column).formula if meaning.column else None
     return f"{str(meaning.column).replace('_', ' ')} ({formula.text})" if formula else _label(meaning)
+
+
+def _counts_its_group(plan: QueryPlan) -> str | None:
+    """Return the column whose different values are counted per value of that column."""
+    counted = [m.of for m in plan.aggregate if m.fn == "count" and m.distinct and isinstance(m.of, ColumnRef)]
+    return next((ref.column for ref in counted if ref in plan.group_by), None)
 
 
 def _label(meaning: Meaning | Hit) -> str:

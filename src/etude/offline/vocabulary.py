@@ -66,7 +66,7 @@ class KnownColumn:
     values: tuple[str, ...] = ()
     """All distinct texts, if there are not too many; for a large table, those in the part that was read."""
     spellings: tuple[tuple[str, ...], ...] = ()
-    """Texts that differ only in case and blanks, the most frequent of each group first."""
+    """Texts that differ only in case, blanks and hyphens, the most frequent of each group first."""
     comment: str = ""
     words: tuple[str, ...] = ()
     """The name as words: abbreviations in full, without a prefix that all columns of the table share."""

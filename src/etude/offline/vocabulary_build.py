@@ -8,6 +8,7 @@ from dataclasses import replace
 from etude.entities import Catalog
 from etude.offline.collection import pause_garbage_collection
 from etude.offline.revenue import add_revenue
+from etude.offline.identifiers import call_rows_by_identifier, mark_identifiers
 from etude.offline.vocabulary import Ask, KnownTable, Vocabulary
 from etude.offline.vocabulary_keys import drop_borrowed_keys, find_links, guess_key, guess_label, mark_keys
 from etude.offline.vocabulary_names import NameSplitter, common_first_words, name_table, table_name_without_schema
@@ -25,7 +26,8 @@ def build_vocabulary(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]
         named = _name_tables(tables)
     links = find_links(catalog, named, ask)
     with pause_garbage_collection():
-        named = add_revenue(mark_keys(drop_borrowed_keys(named, links, catalog), links))
+        named = [mark_identifiers(table) for table in mark_keys(drop_borrowed_keys(named, links, catalog), links)]
+        named = add_revenue([call_rows_by_identifier(table) for table in named] if len(named) == 1 else named)
     return Vocabulary(catalog.fingerprint, catalog.dialect, tuple(named), tuple(links), catalog)
 
 

@@ -39,7 +39,8 @@ _IRREGULAR = {
 }  # fmt: skip
 
 ABBREVIATIONS = {
-    "num": "number", "nbr": "number", "qty": "quantity", "amt": "amount", "avg": "average", "addr": "address",
+    "num": "number", "nbr": "number", "nr": "number", "qty": "quantity", "amt": "amount", "avg": "average",
+    "addr": "address",
     "desc": "description", "dept": "department", "cust": "customer", "tx": "transaction", "txn": "transaction",
     "ccy": "currency", "curr": "currency", "dob": "birthdate", "ts": "timestamp", "crtd": "created", "pct": "percent",
     "yr": "year", "tel": "phone", "msg": "message", "cat": "category", "prod": "product", "emp": "employee",
