@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from etude.entities import Catalog
 from etude.offline.collection import pause_garbage_collection
-from etude.offline.revenue import add_revenue
 from etude.offline.identifiers import call_rows_by_identifier, mark_identifiers
+from etude.offline.revenue import add_revenue
 from etude.offline.vocabulary import Ask, KnownTable, Vocabulary
 from etude.offline.vocabulary_keys import drop_borrowed_keys, find_links, guess_key, guess_label, mark_keys
 from etude.offline.vocabulary_names import NameSplitter, common_first_words, name_table, table_name_without_schema
