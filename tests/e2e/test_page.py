@@ -302,7 +302,7 @@ def test_a_catalog_is_made_and_data_is_removed(visit: Visit, empty: PageServer) 
     page.get_by_role("button", name="Make a catalog").click()
     expect(page.get_by_role("link", name="Open the catalog page")).to_be_visible()
     expect(page.locator(".lead")).to_contain_text("This is its first catalog")
-    expect(page.get_by_role("region", name="Stored catalogs").locator("tbody td.n").first).to_have_text("–")
+    expect(page.get_by_role("region", name="Stored catalogs").locator("tbody td.n").first).to_have_text("\u2013")
     page.get_by_role("complementary").get_by_role("link", name="lakes_2024").last.click()
     page.locator(".column", has_text="depth").click()
     expect(page.get_by_role("img", name=re.compile("on a logarithmic axis"))).to_be_visible()
@@ -648,6 +648,20 @@ def test_an_agent_is_created_paused_steered_and_destroyed(visit: Visit) -> None:
     expect(agent.locator(".facts")).to_contain_text("destroy")
 
 
+def test_an_agent_is_named_by_its_question_and_shows_its_last_value(visit: Visit) -> None:
+    page = visit("#/agents/new")
+    form = page.get_by_role("region", name="New agent")
+    form.get_by_label("Source").select_option("shop")
+    form.get_by_role("button", name="Create").click()
+    expect(form.get_by_role("alert")).to_have_text("This agent cannot be created yet: give Question, SQL or Plan.")
+    form.get_by_label("SQL").fill("SELECT 'tea' AS drink, 5 AS cups UNION ALL SELECT 'cocoa', 1234.5 ORDER BY 1 DESC")
+    expect(form.get_by_label("How often")).to_have_value("3600")
+    form.get_by_role("button", name="Create").click()
+    row = page.locator(".cards tr.here")
+    expect(row.locator("th")).to_contain_text("SELECT 'tea' AS drink")
+    expect(row).to_contain_text("tea 5; cocoa 1,234.5")
+
+
 def test_the_catalog_is_read_and_described(visit: Visit) -> None:
     page = visit("#/catalog/shop")
     expect(page.get_by_role("heading", name="How tables refer to each other")).to_be_visible()
@@ -747,6 +761,7 @@ def test_one_box_searches_everything(visit: Visit) -> None:
     box.fill("unit price")
     found = page.get_by_role("listbox", name="Found").get_by_role("option")
     expect(found.filter(has_text="order_lines.unit_price")).to_be_visible()
+    expect(found.locator("mark").first).to_be_in_viewport()
     page.get_by_role("group", name="Only").get_by_role("button", name="Playbooks").click()
     expect(found.filter(has_text="order_lines.unit_price")).to_have_count(0)
     page.get_by_role("group", name="Only").get_by_role("button", name="Data").click()

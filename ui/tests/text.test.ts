@@ -157,3 +157,12 @@ describe("conditionsOf", () => {
   });
   test("is empty without any", () => expect(conditionsOf("Total `t.n` per `t.a`.")).toBe(""));
 });
+
+test("long cases have a line for each branch, and only white space changes", () => {
+  const branch = (n: number) => `WHEN TRIM("t"."Bike type") = 'number ${n}' THEN 'one of many names'`;
+  const sql = `SELECT CASE ${branch(1)} ${branch(2)} ELSE "t"."Bike type" END AS "Bike type", SUM(x) AS s FROM t WHERE a IN (${Array.from({ length: 30 }, (_, n) => `'v${n}'`).join(", ")})`;
+  const shown = layOutSql(sql);
+  expect(shown.replace(/\s+/g, " ")).toBe(sql);
+  expect(Math.max(...shown.split("\n").map((line) => line.length))).toBeLessThan(90);
+  expect(shown).toContain("\n    ELSE");
+});

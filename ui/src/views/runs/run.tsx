@@ -35,7 +35,7 @@ export function RunDetail({ runId, view, other }: { runId: string; view: string 
   const first = resultsOf(run)[0];
   return (
     <main class="detail" id="content" tabIndex={-1}>
-      <div class="facts"><RunState status={run.status} /><span class="mono">{run.id}</span><span>{moment(run.created_at)}</span></div>
+      <div class="facts"><RunState status={run.status} code={run.error?.code} /><span class="mono">{run.id}</span><span>{moment(run.created_at)}</span></div>
       <h1 class="run-title clip-2">{run.text}</h1>
       <Facts run={run} />
       <div class="hd views">
