@@ -566,7 +566,7 @@ def test_a_run_is_replayed_compared_and_exported(visit: Visit) -> None:
         expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
     page.locator(".after").get_by_role("link", name="Run", exact=True).click()
     page.get_by_role("button", name="Replay").click()
-    expect(page.get_by_role("region", name="Replayed")).to_contain_text("All 1 step gave the recorded results")
+    expect(page.get_by_role("region", name="Replayed")).to_contain_text("The step gave the recorded result")
     views = page.get_by_role("navigation", name="Views of this run")
     views.get_by_role("link", name="Compare").click()
     expect(page.locator(".cause")).to_contain_text("Nothing differs.")

@@ -107,3 +107,9 @@ test("small results are sorted here as the server sorts them", () => {
   expect(byNumber([[1], [null], [3], [2]], 0, true)).toEqual([[3], [2], [1], [null]]);
   expect(byNumber([[1], ["12345678901234567890"]], 0, true)).toBeNull();
 });
+
+test("the title of a chart says its measure in words", () => {
+  const columns = [{ name: "kind", type: "VARCHAR" }, { name: "sum_Price (EUR)", type: "DOUBLE" }];
+  const encoding = { x: { field: "kind", type: "nominal" }, y: { field: "sum_Price (EUR)", type: "quantitative" } };
+  expect(readChart({ mark: "bar", encoding }, columns, [["a", 3]])?.title).toBe("Total Price (EUR) by kind");
+});

@@ -183,7 +183,14 @@ function nameOf(channel: Channel): string {
 function titleOf(spec: ChartSpec, up: Channel, across: Channel, color: Channel | undefined): string {
   const given = typeof spec.title === "string" ? spec.title : spec.title?.text;
   const by = color?.field && color.field !== across.field ? ` and ${nameOf(color)}` : "";
-  return given ?? `${nameOf(up)} by ${nameOf(across)}${by}`;
+  return given ?? `${inWords(nameOf(up))} by ${nameOf(across)}${by}`;
+}
+
+/** How the names of computed columns begin, and how people say it. */
+const FOLDS: Record<string, string> = { sum: "Total", avg: "Average", min: "Lowest", max: "Highest", median: "Median" };
+
+function inWords(name: string): string {
+  return name.replace(/^(sum|avg|min|max|median)_(?=.)/, (_, fold: string) => `${FOLDS[fold]} `);
 }
 
 /** One line of a chart of bars: a bar, several parts of a stacked one, or the name of a group above its bars. */

@@ -7,7 +7,7 @@ const CLAUSES = /^(with|select|from|where|group by|having|window|qualify|order b
 const LISTS = /^(with|select|group by|order by)$/i;
 /** Words that join the word before them to one clause. */
 const JOINED = /^(group by|order by|union all|(?:left|right|full|inner|cross|natural|anti|semi|asof|positional)(?: outer)? join|(?:left|right|full) outer)$/i;
-const WIDTH = 60;
+const WIDTH = 56;
 
 const TOKEN = /--[^\n]*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\$(\w*)\$[\s\S]*?\$\1\$|[\p{L}_][\p{L}\p{N}_$]*|\d[\w.]*|\s+|[\s\S]/gu;
 

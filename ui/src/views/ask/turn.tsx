@@ -219,8 +219,8 @@ function After({ run, onFresh, onBranch, onShow, shown }: AfterProps) {
             {run.chart ? "Chart and " : ""}{counted(run.result.row_count, "row")}
           </button>
         )}
-        <a class="link" href={link("runs", run.id)}>Run</a>
-        <a class="link" href={link("runs", run.id, { view: "script" })}>Script</a>
+        {onShow && <a class="link" href={link("runs", run.id)}>Run</a>}
+        {onShow && <a class="link" href={link("runs", run.id, { view: "script" })}>Script</a>}
         {may("analyst") && <button type="button" class="link" onClick={onFresh}>{again}</button>}
         {may("analyst") && <button type="button" class="link" onClick={onBranch}>Branch</button>}
         {run.answer && <Copy text={run.answer}>Copy</Copy>}

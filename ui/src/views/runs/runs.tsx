@@ -51,7 +51,7 @@ export function RunsView({ runId, query }: { runId: string | null; query: URLSea
       <section class="list" aria-label="Runs">
         {!runId && <h1 class="away">Runs</h1>}
         <div class="acts filters">
-          <input type="search" aria-label="Words of the question" placeholder="Words of the question" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+          <input type="search" aria-label="Words of the question" placeholder="Search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
           <select aria-label="State" value={status} onChange={(event) => filter("status", event.currentTarget.value)}>
             {STATUSES.map((name) => <option key={name} value={name}>{name ? WORDS[name] : "any state"}</option>)}
           </select>
