@@ -90,7 +90,7 @@ function Facts({ run }: { run: Run }) {
     <div class="facts">
       <span>kind <b>{run.kind}</b></span>
       {run.source && <span>data <b>{run.source}</b></span>}
-      {run.model && <span>model <b>{run.model}</b></span>}
+      {run.model && (run.model === "offline" ? <span><b>rules</b>, no model</span> : <span>model <b>{run.model}</b></span>)}
       {took !== null && <span>took <b>{duration(took)}</b></span>}
       <span><b>{count(tokens)}</b> tokens</span>
       {run.usage.cost_usd > 0 && <span>cost <b>${run.usage.cost_usd.toFixed(4)}</b></span>}
