@@ -81,9 +81,9 @@ export function isFloat(type: string): boolean {
   return /^(float|double|real)/i.test(type);
 }
 
-/** Whether the whole numbers of a column are names, such as years and ids: they are written without commas. */
+/** Whether the whole numbers of a column are names, such as years, ids and booking numbers: they are written without commas. */
 export function namesThings(column: string): boolean {
-  return /(^|_|[a-z](?=I|Y))(id|year|yr|zip|plz|postcode|code)$/i.test(column);
+  return /(^|[_\s.-]|[a-z](?=I|Y))(id|year|yr|zip|plz|postcode|code)$/i.test(column) || /[\p{L}\d][_\s.-]+(no|nr|num|number|ref|reference)[.#]?$/iu.test(column);
 }
 
 /** Places after the point that a grid and its chart show of a fraction. */

@@ -22,8 +22,10 @@ interface SearchHit {
   why: { terms: string[] };
 }
 
-/** Hits that share no word with the query, only its meaning: a few, or they drown the others. */
+/** Hits that share no word with the query, only its meaning: a few, and only if nothing has the words. */
 const MEANT = 3;
+/** Characters of a text that are shown before its first mark. */
+const BEFORE = 32;
 
 interface Found {
   id: string;
@@ -72,9 +74,11 @@ export function SearchMenu({ onClose }: { onClose: () => void }) {
   const known = new Set(recent.map((run) => run.id));
   const byWords = (asked ? (hits.data?.hits ?? []) : []).filter((hit) => hit.why.terms.length > 0);
   const byMeaning = (asked ? (hits.data?.hits ?? []) : []).filter((hit) => hit.why.terms.length === 0).slice(0, MEANT);
-  const found = [...byWords, ...byMeaning].map(toFound).filter((one) => !(one.hit?.kind === "run" && known.has(runOf(one.hit))));
+  const found = (byWords.length > 0 || recent.length > 0 ? byWords : byMeaning).map(toFound).filter((one) => !(one.hit?.kind === "run" && known.has(runOf(one.hit))));
   const passes = (one: Found) => filter === "all" || PASSES[filter].includes(one.kind);
   const listed: Found[] = [...named.filter(passes).slice(0, filter === "all" ? 8 : 50), ...found.filter(passes), ...(asked ? recent : []).filter(passes)];
+  // How to index rows with a command is for the operator; the documentation says it.
+  const notes = (hits.data?.notes ?? []).filter((note) => !note.includes("`etude "));
   const searching = text.trim() !== asked || (asked !== "" && hits.data?.of !== asked && !hits.error);
   const choose = (one: Found | undefined) => {
     if (!one) return;
@@ -105,7 +109,7 @@ export function SearchMenu({ onClose }: { onClose: () => void }) {
           </li>
         ))}
       </ul>
-      {asked && hits.data?.notes.map((note) => <p class="note" key={note}><Words text={note} /></p>)}
+      {asked && notes.map((note) => <p class="note" key={note}><Words text={note} /></p>)}
       {hits.error && <p class="note">{hits.error.message}</p>}
       {listed.length === 0 && searching && <p class="note" role="status">Searching …</p>}
       {listed.length === 0 && !searching && <p class="note" role="status">Nothing matches “{text}”{filter === "all" ? "" : ` among ${FILTERS[filter].toLowerCase()}`}.</p>}
@@ -139,9 +143,11 @@ function condition(hit: SearchHit): string {
 
 function Marked({ hit }: { hit: SearchHit }) {
   const points = Array.from(hit.snippet); // marks count characters, not UTF-16 units
-  const parts = [];
-  let at = 0;
-  for (const [from, to] of hit.marks.toSorted((one, other) => one[0] - other[0])) {
+  const marks = hit.marks.toSorted((one, other) => one[0] - other[0]);
+  // One line is shown, so it begins shortly before the first mark.
+  let at = Math.max(0, (marks[0]?.[0] ?? 0) - BEFORE);
+  const parts: preact.ComponentChildren[] = at > 0 ? ["…"] : [];
+  for (const [from, to] of marks) {
     if (from < at) continue;
     parts.push(points.slice(at, from).join(""), <mark key={from}>{points.slice(from, to).join("")}</mark>);
     at = to;

@@ -2,6 +2,7 @@ import { describe, expect, it, test } from "vitest";
 import { monthOf, wholeMonths } from "../src/format";
 import { barsOf, readChart } from "../src/parts/chart_data";
 import { barsOf as histogramBars, stepOf } from "../src/parts/histogram";
+import { byNumber } from "../src/parts/grid_pages";
 import { toTabs } from "../src/parts/tabs";
 import type { ChartSpec, ResultColumn } from "../src/types";
 
@@ -89,4 +90,26 @@ describe("a histogram", () => {
     expect(bars).toHaveLength(6);
     expect(bars.reduce((sum, one) => sum + one.amount, 0)).toBeCloseTo(50);
   });
+});
+
+test("a pie is drawn of few parts of a whole only", () => {
+  const columns = [{ name: "kind", type: "VARCHAR" }, { name: "n", type: "BIGINT" }];
+  const encoding = { theta: { field: "n", type: "quantitative" }, color: { field: "kind", type: "nominal" } };
+  const form = (rows: unknown[][]) => readChart({ mark: "arc", encoding }, columns, rows)?.form;
+  expect(form([["a", 3], ["b", 5]])).toBe("pie");
+  expect(form([["a", 3], ["b", -5]])).toBe("bars");
+  expect(form(Array.from({ length: 9 }, (_, n) => [`k${n}`, n + 1]))).toBe("bars");
+  const bars = { mark: "bar", encoding: { x: { field: "kind", type: "nominal" }, y: { field: "n", type: "quantitative", title: "avg_n" } } };
+  expect(readChart(bars, columns, [["a", 3], ["b", 5]], "pie")).toBeNull();
+});
+
+test("small results are sorted here as the server sorts them", () => {
+  expect(byNumber([[1], [null], [3], [2]], 0, true)).toEqual([[3], [2], [1], [null]]);
+  expect(byNumber([[1], ["12345678901234567890"]], 0, true)).toBeNull();
+});
+
+test("the title of a chart says its measure in words", () => {
+  const columns = [{ name: "kind", type: "VARCHAR" }, { name: "sum_Price (EUR)", type: "DOUBLE" }];
+  const encoding = { x: { field: "kind", type: "nominal" }, y: { field: "sum_Price (EUR)", type: "quantitative" } };
+  expect(readChart({ mark: "bar", encoding }, columns, [["a", 3]])?.title).toBe("Total Price (EUR) by kind");
 });

@@ -6,6 +6,7 @@ import { axisTicks, ticks, timeTicks } from "../src/parts/chart";
 import { readChart } from "../src/parts/chart_data";
 import { isCrowded, logScale, rebin } from "../src/parts/histogram";
 import { layOutSql } from "../src/parts/sql_layout";
+import { conditionsOf } from "../src/reading";
 
 describe("the first sentence of an answer", () => {
   test("is split off where it ends", () => {
@@ -143,4 +144,25 @@ describe("a histogram", () => {
   test("of even values is left linear", () => {
     expect(isCrowded([0, 10, 20, 30], [5, 5, 5])).toBe(false);
   });
+});
+
+describe("conditionsOf", () => {
+  test("tells which rows are left out, without names of tables", () => {
+    const reading = "Average `rentals.Price (EUR)` per `rentals.Shop`, where `rentals.Bike type` is `E bike` or `e.bike`. `rentals` is read as `t`.";
+    expect(conditionsOf(reading)).toBe("where Bike type is E bike or e.bike");
+  });
+  test("joins several, and leaves orders and limits out", () => {
+    const reading = "Total `t.n` per `t.a`, `t.b`, where `t.c` is not `x, y`, where `t.d` is known, highest `t.n` first, the first 3.";
+    expect(conditionsOf(reading)).toBe("where c is not x, y and d is known");
+  });
+  test("is empty without any", () => expect(conditionsOf("Total `t.n` per `t.a`.")).toBe(""));
+});
+
+test("long cases have a line for each branch, and only white space changes", () => {
+  const branch = (n: number) => `WHEN TRIM("t"."Bike type") = 'number ${n}' THEN 'one of many names'`;
+  const sql = `SELECT CASE ${branch(1)} ${branch(2)} ELSE "t"."Bike type" END AS "Bike type", SUM(x) AS s FROM t WHERE a IN (${Array.from({ length: 30 }, (_, n) => `'v${n}'`).join(", ")})`;
+  const shown = layOutSql(sql);
+  expect(shown.replace(/\s+/g, " ")).toBe(sql);
+  expect(Math.max(...shown.split("\n").map((line) => line.length))).toBeLessThan(90);
+  expect(shown).toContain("\n    ELSE");
 });

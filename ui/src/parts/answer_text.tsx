@@ -10,14 +10,16 @@ interface Props {
   unverified?: string[];
   writing?: boolean;
   onFigure?: (figure: Figure) => void;
+  /** Stands directly below the first sentence. */
+  under?: preact.ComponentChildren;
 }
 
-export function AnswerText({ text, figures = [], unverified = [], writing = false, onFigure }: Props) {
+export function AnswerText({ text, figures = [], unverified = [], writing = false, onFigure, under = null }: Props) {
   const [render, setRender] = useState<((text: string) => string) | null>(null);
   useEffect(() => {
     import("./rich_text").then(({ renderMarkdown }) => setRender(() => renderMarkdown));
   }, []);
-  if (render === null) return <p class="answer">{text}</p>;
+  if (render === null) return <><p class="answer">{text}</p>{under}</>;
   const [lead, rest] = splitLead(markNumbers(text, figures, unverified));
   const open = (event: Event) => {
     const found = (event.target as HTMLElement).closest("[data-figure]");
@@ -29,6 +31,7 @@ export function AnswerText({ text, figures = [], unverified = [], writing = fals
   return (
     <div onClick={open}>
       {lead && <div class="says" dangerouslySetInnerHTML={{ __html: render(lead) }} />}
+      {under}
       {rest && <div class="answer" dangerouslySetInnerHTML={{ __html: render(rest) }} />}
       {writing && <span class="caret" aria-hidden="true" />}
     </div>

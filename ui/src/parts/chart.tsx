@@ -1,12 +1,14 @@
-// Charts in the page's own hand: bars, lines and points as SVG that follows the theme. Widths are SVG attributes,
+// Charts in the page's own hand: bars, lines, points and pies as SVG that follows the theme. Widths are SVG attributes,
 // never styles.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { call } from "../api";
 import { axisNumber, count, counted, fraction, monthOf, placesOf } from "../format";
 import type { ChartSpec, ResultInfo, RowPage } from "../types";
 import { BARS, type Bars, barsOf, type ChartData, type Form, placeOf, readChart, type Series } from "./chart_data";
 import { Failure, useLoaded, Waiting } from "./loading";
+import { Pie } from "./pie";
+import { useWidth } from "./width";
 
 const MOST = 2000;
 /** Rows that a chart draws; it says so if there are more. */
@@ -15,13 +17,21 @@ const MOST_BARS = 200;
 const COLOURS = 8;
 /** Labels along an axis. */
 const LABELS = 7;
-const FORMS: [Form, string][] = [["bars", "Bars"], ["line", "Line"], ["points", "Points"]];
+const FORMS: [Form, string][] = [["bars", "Bars"], ["line", "Line"], ["points", "Points"], ["pie", "Pie"]];
 const HEIGHT = 240;
 const PAD = { left: 56, right: 12, top: 10, bottom: 24 };
 /** The form that was chosen for a result, kept while the page is open. */
 const CHOSEN = new Map<string, Form>();
 
-export function Chart({ spec, info, path }: { spec: ChartSpec; info: ResultInfo; path: string }) {
+interface Props {
+  spec: ChartSpec;
+  info: ResultInfo;
+  path: string;
+  /** Which rows the chart is of, if not of all. */
+  conditions?: string;
+}
+
+export function Chart({ spec, info, path, conditions = "" }: Props) {
   const separator = path.includes("?") ? "&" : "?";
   const [wanted, setWanted] = useState<Form | null>(CHOSEN.get(path) ?? null);
   const loaded = useLoaded((abort) => call<RowPage>("GET", `${path}${separator}limit=${MOST}`, undefined, abort), [path]);
@@ -36,17 +46,18 @@ export function Chart({ spec, info, path }: { spec: ChartSpec; info: ResultInfo;
     CHOSEN.set(path, form);
     setWanted(form);
   };
-  return <Drawn data={data} more={spec.data ? 0 : info.row_count - rows.length} forms={forms} onForm={choose} />;
+  return <Drawn data={data} conditions={conditions} more={spec.data ? 0 : info.row_count - rows.length} forms={forms} onForm={choose} />;
 }
 
 interface DrawnProps {
   data: ChartData;
+  conditions: string;
   more: number;
   forms: [Form, string][];
   onForm: (form: Form) => void;
 }
 
-function Drawn({ data, more, forms, onForm }: DrawnProps) {
+function Drawn({ data, conditions, more, forms, onForm }: DrawnProps) {
   const figure = useRef<HTMLElement>(null);
   const [all, setAll] = useState(false);
   const bars = data.form === "bars" ? barsOf(data, all ? MOST_BARS : BARS) : null;
@@ -65,13 +76,14 @@ function Drawn({ data, more, forms, onForm }: DrawnProps) {
           <button type="button" class="link" onClick={() => save(figure.current, data.title, "png")}>PNG</button>
         </span>
       </div>
+      {conditions && <p class="note subtitle">{conditions}</p>}
       {named.length > 0 && (
         <div class="legend">
           {named.slice(0, COLOURS).map((name, index) => <span key={name}><i class={colour(index, name)} />{name}</span>)}
           {named.length > COLOURS && <span>and {count(named.length - COLOURS)} more in grey</span>}
         </div>
       )}
-      {bars ? <BarRows bars={bars} /> : <Plot data={data} />}
+      {bars ? <BarRows bars={bars} /> : data.form === "pie" ? <Pie data={data} colour={colour} /> : <Plot data={data} />}
       {bars && bars.shown < bars.all && (
         <p class="note">
           {count(bars.shown)} of {counted(bars.all, "bar")}.{" "}
@@ -106,20 +118,6 @@ function BarRows({ bars }: { bars: Bars }) {
       ))}
     </div>
   );
-}
-
-/** The width of an element now, so that text in a drawing keeps its size. */
-function useWidth(): [preact.RefObject<SVGSVGElement | null>, number] {
-  const drawing = useRef<SVGSVGElement>(null);
-  const [width, setWidth] = useState(560);
-  const measure = () => setWidth(Math.round(Math.max(260, Math.min(880, drawing.current?.parentElement?.clientWidth || 560))));
-  useLayoutEffect(measure, []);
-  useEffect(() => {
-    const observer = new ResizeObserver(measure);
-    if (drawing.current?.parentElement) observer.observe(drawing.current.parentElement);
-    return () => observer.disconnect();
-  }, []);
-  return [drawing, width];
 }
 
 function Plot({ data }: { data: ChartData }) {

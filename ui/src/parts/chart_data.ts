@@ -3,7 +3,7 @@
 import { isNumeric, monthOf, wholeMonths } from "../format";
 import type { ChartSpec, ResultColumn } from "../types";
 
-export type Form = "bars" | "line" | "points";
+export type Form = "bars" | "line" | "points" | "pie";
 
 export interface Point {
   x: unknown;
@@ -41,14 +41,16 @@ interface Channel {
 }
 
 const MARKS: Record<string, Form> = {
-  bar: "bars", arc: "bars", line: "line", area: "line", trail: "line", point: "points", circle: "points", square: "points", tick: "points",
+  bar: "bars", arc: "pie", line: "line", area: "line", trail: "line", point: "points", circle: "points", square: "points", tick: "points",
 };
+/** Parts that a pie can tell apart. */
+const SLICES = 8;
 const IGNORED = new Set(["tooltip", "order", "opacity", "xOffset", "yOffset", "text", "shape", "detail"]);
 /** Categories with an order of their own, by the first letters of their names. */
 const ORDERS = ["mon tue wed thu fri sat sun", "jan feb mar apr may jun jul aug sep oct nov dec"].map((names) => names.split(" "));
 
 /** Return what to draw, in the form of the specification or in another one that is wanted; null if the specification
- * asks for more than bars, lines and points, or if another form would say less. */
+ * asks for more than bars, lines, points and pies, or if another form would say less. A pie that would mislead becomes bars. */
 export function readChart(spec: ChartSpec, columns: ResultColumn[], rows: unknown[][], wanted?: Form): ChartData | null {
   const own = ownRows(spec);
   if (own) [columns, rows] = own;
@@ -64,9 +66,11 @@ export function readChart(spec: ChartSpec, columns: ResultColumn[], rows: unknow
   const time = across.type === "temporal" || /^(date|timestamp)/i.test(column.type);
   const number = !time && isNumeric(column.type) && across.type !== "ordinal" && across.type !== "nominal";
   const ordered = time || number || across.type === "ordinal";
-  if (wanted && wanted !== given && (wanted === "bars" ? given === "points" : !ordered || given === "bars" && !time && !number)) return null;
-  const form = wanted ?? given;
-  const xType = form === "bars" ? "category" : time ? "time" : number ? "number" : "category";
+  const whole = isWhole(rows, xAt, yAt) && (colorAt < 0 || colorAt === xAt) && !NOT_ADDED.test(nameOf(up));
+  if (wanted === "pie" && (!whole || (given !== "bars" && given !== "pie"))) return null;
+  if (wanted && wanted !== given && wanted !== "pie" && (wanted === "bars" ? given === "points" : !ordered || given !== "line" && given !== "points" && !time && !number)) return null;
+  const form = (wanted ?? given) === "pie" && !whole ? "bars" : (wanted ?? given);
+  const xType = form === "bars" || form === "pie" ? "category" : time ? "time" : number ? "number" : "category";
   const series = new Map<string, Series>();
   const keys = new Set<string>();
   let left = 0;
@@ -90,8 +94,15 @@ export function readChart(spec: ChartSpec, columns: ResultColumn[], rows: unknow
   if (form === "line" && xType !== "category") for (const one of all) one.points.sort((a, b) => placeOf(a.x, xType) - placeOf(b.x, xType));
   return {
     form, title: titleOf(spec, up, across, color), xName: nameOf(across), yName: nameOf(up), xType, series: inOrder(all), left, dates,
-    keys: form === "bars" ? orderOf([...keys], all, across.sort, ordered) : [],
+    keys: xType === "category" && form !== "line" && form !== "points" ? orderOf([...keys], all, across.sort, ordered) : [],
   };
+}
+
+/** Whether the rows are few parts of one whole: different categories with positive amounts. */
+function isWhole(rows: unknown[][], xAt: number, yAt: number): boolean {
+  const values = rows.map((row) => row[yAt]);
+  const apart = new Set(rows.map((row) => String(row[xAt]))).size === rows.length;
+  return rows.length > 1 && rows.length <= SLICES && apart && values.every((value) => value !== null && Number(value) >= 0) && values.some((value) => Number(value) > 0);
 }
 
 /** A value as a place on an axis of numbers or time. */
@@ -172,7 +183,14 @@ function nameOf(channel: Channel): string {
 function titleOf(spec: ChartSpec, up: Channel, across: Channel, color: Channel | undefined): string {
   const given = typeof spec.title === "string" ? spec.title : spec.title?.text;
   const by = color?.field && color.field !== across.field ? ` and ${nameOf(color)}` : "";
-  return given ?? `${nameOf(up)} by ${nameOf(across)}${by}`;
+  return given ?? `${inWords(nameOf(up))} by ${nameOf(across)}${by}`;
+}
+
+/** How the names of computed columns begin, and how people say it. */
+const FOLDS: Record<string, string> = { sum: "Total", avg: "Average", min: "Lowest", max: "Highest", median: "Median" };
+
+function inWords(name: string): string {
+  return name.replace(/^(sum|avg|min|max|median)_(?=.)/, (_, fold: string) => `${FOLDS[fold]} `);
 }
 
 /** One line of a chart of bars: a bar, several parts of a stacked one, or the name of a group above its bars. */

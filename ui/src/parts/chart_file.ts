@@ -2,8 +2,8 @@
 
 const ATTRIBUTES = ["fill", "stroke", "stroke-width", "opacity", "font-size", "font-family", "stroke-linejoin"];
 const [ROW, BAR, EDGE, GAP] = [22, 360, 12, 10];
-/** The title stands above the drawing, and below it what the colours mean. */
-const [TITLE, LEGEND] = [30, 20];
+/** The title stands above the drawing, and below it which rows it is of and what the colours mean. */
+const [TITLE, LEGEND, SUBTITLE] = [30, 20, 18];
 
 export async function saveChart(figure: HTMLElement, title: string, ending: "svg" | "png"): Promise<void> {
   const drawing = drawingOf(figure, title);
@@ -16,19 +16,23 @@ export async function saveChart(figure: HTMLElement, title: string, ending: "svg
 function drawingOf(figure: HTMLElement, title: string): SVGSVGElement {
   const plot = figure.querySelector<SVGSVGElement>("svg.plot");
   const heading = figure.querySelector<HTMLElement>("h3");
+  const subtitle = figure.querySelector<HTMLElement>(".subtitle");
   const legend = figure.querySelector<HTMLElement>(".legend");
   const inner = plot ? (plot.cloneNode(true) as SVGSVGElement) : barsOf(figure);
   if (plot) writeStyles(plot, inner);
   const box = inner.viewBox.baseVal;
-  const top = TITLE + (legend ? LEGEND : 0);
-  const [width, height] = [Math.max(box.width, heading ? widthOf(heading) + 2 * EDGE : 0), box.height + top];
+  const above = TITLE + (subtitle ? SUBTITLE : 0);
+  const top = above + (legend ? LEGEND : 0);
+  const widest = Math.max(0, ...[heading, subtitle].map((line) => (line ? widthOf(line) + 2 * EDGE : 0)));
+  const [width, height] = [Math.max(box.width, widest), box.height + top];
   const whole = make("svg", { viewBox: `0 0 ${width} ${height}`, width, height }) as SVGSVGElement;
   whole.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   const named = make("title", {});
   named.textContent = title;
   whole.append(named, make("rect", { x: 0, y: 0, width, height, fill: getComputedStyle(document.body).backgroundColor }));
   if (heading) whole.append(textAt(heading, EDGE, 20, "start"));
-  if (legend) whole.append(...legendOf(legend, TITLE + 10));
+  if (subtitle) whole.append(textAt(subtitle, EDGE, TITLE + 8, "start"));
+  if (legend) whole.append(...legendOf(legend, above + 10));
   for (const [name, value] of Object.entries({ x: 0, y: top, width: box.width, height: box.height })) inner.setAttribute(name, String(value));
   whole.append(inner);
   return whole;

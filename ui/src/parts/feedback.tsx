@@ -1,8 +1,9 @@
 // Was the answer right? It counts for the playbooks that the run was shown; a wrong answer is not replayed.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ApiError, call, may } from "../api";
 import type { Run, Verdict } from "../types";
+import { useFocus } from "./focus";
 import { Failure } from "./loading";
 
 export function Feedback({ run }: { run: Run }) {
@@ -38,11 +39,17 @@ export function Feedback({ run }: { run: Run }) {
       {said?.comment && !asking && <p class="note why">{said.verdict === "wrong" ? "Wrong" : "Right"}{said.by ? `, says ${said.by}` : ""}: {said.comment}</p>}
       {asking && (
         <form class="acts why" onSubmit={send}>
-          <input name="why" aria-label="What is wrong" placeholder="What is wrong, if you know" autoFocus autoComplete="off" />
+          <WhyField />
           <button type="submit">Say it is wrong</button>
         </form>
       )}
       {error && <Failure error={error} />}
     </>
   );
+}
+
+function WhyField() {
+  const field = useFocus();
+  useEffect(() => field.current?.scrollIntoView({ block: "nearest" }), []);
+  return <input ref={field} name="why" aria-label="What is wrong" placeholder="What is wrong, if you know" autoComplete="off" />;
 }

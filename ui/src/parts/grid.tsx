@@ -5,6 +5,7 @@ import { ApiError } from "../api";
 import { cell, count, counted, isFloat, isNumeric, namesThings, placesOf, wholeMonths } from "../format";
 import type { ResultColumn, ResultInfo } from "../types";
 import { Copy } from "./copy";
+import { useFocus } from "./focus";
 import { GridBody, type Placed } from "./grid_body";
 import { GridPages, PAGE, type View } from "./grid_pages";
 import { Failure } from "./loading";
@@ -44,13 +45,15 @@ interface Props {
   info: ResultInfo;
   name: string;
   onCell?: (cell: Cell) => void;
+  /** The order to begin with, such as that of the chart above. */
+  sort?: string[];
 }
 
 /** How each result was last sorted and filtered, kept while the page is open. */
 const VIEWS = new Map<string, View>();
 
-export function Grid({ path, info, name, onCell }: Props) {
-  const [view, setViewNow] = useState<View>(VIEWS.get(path) ?? { sort: [], filter: [] });
+export function Grid({ path, info, name, onCell, sort = [] }: Props) {
+  const [view, setViewNow] = useState<View>(VIEWS.get(path) ?? { sort, filter: [] });
   const setView = (next: View) => {
     VIEWS.set(path, next);
     setViewNow(next);
@@ -65,7 +68,7 @@ export function Grid({ path, info, name, onCell }: Props) {
         if (failed) setError(failed instanceof ApiError ? failed : new ApiError({ detail: String(failed) }, 0));
         else setError(null);
         redraw((before) => before + 1);
-      }, last.current),
+      }, last.current, info.row_count <= PAGE ? info.columns : null),
     [path, view],
   );
   last.current = pages;
@@ -247,8 +250,10 @@ function Rows({ pages, rows, columns, view, setView, name, onCell }: RowsProps) 
   const sorted = (column: ResultColumn) =>
     view.sort[0] === column.name ? "ascending" : view.sort[0] === `-${column.name}` ? "descending" : "none";
   const sort = (column: ResultColumn) => {
-    const now = sorted(column);
-    setView({ ...view, sort: now === "none" ? [column.name] : now === "ascending" ? [`-${column.name}`] : [] });
+    // Of numbers the highest are wanted first, of other values the first.
+    const orders = isNumeric(column.type) ? ["descending", "ascending", "none"] : ["ascending", "descending", "none"];
+    const next = orders[(orders.indexOf(sorted(column)) + 1) % 3];
+    setView({ ...view, sort: next === "none" ? [] : [next === "ascending" ? column.name : `-${column.name}`] });
     if (box.current) box.current.scrollTop = 0;
   };
   // A bar to scroll sideways must not cover the last row.
@@ -303,7 +308,7 @@ function placeColumns(columns: ResultColumn[], pages: GridPages, rows: number): 
   const widths = columns.map((column, index) => {
     let longest = Math.max(column.name.length + 2, column.type.length);
     for (const values of sample) if (values.length > 0) longest = Math.max(longest, cell(values[index], column.type, places[index]).length);
-    return Math.round(Math.max(64, Math.min(320, longest * 7.4 + 22)));
+    return Math.round(Math.max(64, Math.min(320, longest * 7.4 + 26)));
   });
   const lefts = [0];
   for (const width of widths) lefts.push((lefts.at(-1) as number) + width);
@@ -311,12 +316,13 @@ function placeColumns(columns: ResultColumn[], pages: GridPages, rows: number): 
 }
 
 function Filter({ columns, onAdd }: { columns: ResultColumn[]; onAdd: (condition: string) => void }) {
+  const value = useFocus();
   const add = (event: SubmitEvent) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);
     const operator = String(form.get("operator"));
-    const value = operator.endsWith("null") ? "" : String(form.get("value"));
-    onAdd(`${String(form.get("column"))}:${operator}:${value}`);
+    const compared = operator.endsWith("null") ? "" : String(form.get("value"));
+    onAdd(`${String(form.get("column"))}:${operator}:${compared}`);
     const box = (event.currentTarget as HTMLFormElement).elements.namedItem("value");
     if (box instanceof HTMLInputElement) box.value = "";
   };
@@ -328,7 +334,7 @@ function Filter({ columns, onAdd }: { columns: ResultColumn[]; onAdd: (condition
       <select name="operator" aria-label="Comparison">
         {OPERATORS.map(([value, word]) => <option key={value} value={value}>{word}</option>)}
       </select>
-      <input name="value" aria-label="Value" autoComplete="off" />
+      <input ref={value} name="value" aria-label="Value" autoComplete="off" />
       <button type="submit">Add</button>
     </form>
   );

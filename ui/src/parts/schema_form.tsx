@@ -24,7 +24,7 @@ export interface Schema {
   $defs?: Record<string, Schema>;
 }
 
-type Control = "choice" | "check" | "number" | "dataset" | "text" | "long" | "lines" | "json";
+type Control = "choice" | "check" | "number" | "interval" | "dataset" | "text" | "long" | "lines" | "json";
 
 export interface Field {
   name: string;
@@ -32,6 +32,12 @@ export interface Field {
   control: Control;
   required: boolean;
 }
+
+/** Times between two steps in words, by their seconds. A cron expression takes the place of one. */
+const INTERVALS: [number, string][] = [
+  [30, "every 30 seconds"], [60, "every minute"], [300, "every 5 minutes"], [900, "every 15 minutes"], [3600, "every hour"], [21600, "every 6 hours"], [86400, "every day"], [604800, "every week"],
+];
+const HOURLY = 3600;
 
 /** Fields whose text is longer than a line. */
 const LONG = /^(question|sql|instructions?|prompt|text|body|goal|code|brief|describe)$/;
@@ -41,9 +47,9 @@ export function fieldsOf(schema: Schema): Field[] {
   const required = new Set(schema.required);
   const found = Object.entries(schema.properties ?? {}).map(([name, given]) => {
     const resolved = resolve(given, schema);
-    return { name, schema: resolved, control: controlOf(name, resolved), required: required.has(name) };
+    return { name, schema: resolved, control: controlOf(name, resolved, "cron" in (schema.properties ?? {})), required: required.has(name) };
   });
-  const rank = (field: Field) => (field.required ? 0 : field.control === "long" ? 1 : 2);
+  const rank = (field: Field) => (field.required ? 0 : field.control === "long" ? 1 : field.control === "interval" ? 2 : 3);
   return found.toSorted((one, other) => rank(one) - rank(other));
 }
 
@@ -61,9 +67,10 @@ function without(schema: Schema, name: keyof Schema): Schema {
   return rest;
 }
 
-function controlOf(name: string, schema: Schema): Control {
+function controlOf(name: string, schema: Schema, scheduled: boolean): Control {
   if (schema.enum) return "choice";
   if (schema.type === "boolean") return "check";
+  if (name === "every_s" && scheduled) return "interval";
   if (schema.type === "number" || schema.type === "integer") return "number";
   if (schema.type === "array" && schema.items?.type === "string") return "lines";
   if (schema.type === "string") return name === "source" || name === "dataset" ? "dataset" : LONG.test(name) ? "long" : "text";
@@ -79,6 +86,8 @@ export function readForm(form: FormData, fields: Field[]): Record<string, unknow
       if ((text === "on") !== Boolean(schema.default)) found[name] = text === "on";
     } else if (text === "") {
       if (required && control !== "number") found[name] = "";
+    } else if (control === "interval") {
+      if (!String(form.get("f-cron") ?? "").trim()) found[name] = Number(text);
     } else if (control === "number") found[name] = Number(text);
     else if (control === "lines") found[name] = text.split("\n").map((line) => line.trim()).filter(Boolean);
     else if (control === "json") found[name] = parse(name, text);
@@ -119,10 +128,10 @@ function FieldRow({ field, datasets }: { field: Field; datasets: Dataset[] }) {
   const id = `f-${field.name}`;
   return (
     <>
-      <label for={id}>{label(field.name)}</label>
+      <label for={id}>{field.control === "interval" ? "How often" : label(field.name)}{field.required && <small class="must"> required</small>}</label>
       <div>
         <Input field={field} id={id} datasets={datasets} />
-        {field.schema.description && <small class="help"><Words text={field.schema.description} /></small>}
+        {field.control !== "interval" && field.schema.description && <small class="help"><Words text={field.schema.description} />{field.name === "cron" && " It takes the place of the interval above."}</small>}
       </div>
     </>
   );
@@ -132,11 +141,13 @@ function Input({ field: { schema, control, required }, id, datasets }: { field: 
   const given = schema.default === undefined || schema.default === null ? "" : typeof schema.default === "object" ? JSON.stringify(schema.default) : String(schema.default);
   switch (control) {
     case "choice":
-      return <select id={id} name={id} defaultValue={given}>{!required && given === "" && <option value="">as set</option>}{schema.enum?.map((one) => <option key={String(one)} value={String(one)}>{String(one)}</option>)}</select>;
+      return <select id={id} name={id}>{!required && given === "" && <option value="">as set</option>}{schema.enum?.map((one) => <option key={String(one)} value={String(one)} selected={String(one) === given}>{String(one)}</option>)}</select>;
     case "dataset":
       return <select id={id} name={id}>{!required && <option value="">none</option>}{datasets.map((one) => <option key={one.id} value={one.id}>{one.id}</option>)}</select>;
     case "check":
       return <input id={id} name={id} type="checkbox" defaultChecked={Boolean(schema.default)} />;
+    case "interval":
+      return <select id={id} name={id}>{INTERVALS.map(([seconds, words]) => <option key={seconds} value={seconds} selected={String(seconds) === (given || String(HOURLY))}>{words}</option>)}</select>;
     case "number":
       return <input id={id} name={id} type="number" step={schema.type === "integer" ? 1 : "any"} min={schema.minimum} max={schema.maximum} required={required} placeholder={given} class="short" />;
     case "long":

@@ -7,7 +7,7 @@ const CLAUSES = /^(with|select|from|where|group by|having|window|qualify|order b
 const LISTS = /^(with|select|group by|order by)$/i;
 /** Words that join the word before them to one clause. */
 const JOINED = /^(group by|order by|union all|(?:left|right|full|inner|cross|natural|anti|semi|asof|positional)(?: outer)? join|(?:left|right|full) outer)$/i;
-const WIDTH = 72;
+const WIDTH = 56;
 
 const TOKEN = /--[^\n]*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\$(\w*)\$[\s\S]*?\$\1\$|[\p{L}_][\p{L}\p{N}_$]*|\d[\w.]*|\s+|[\s\S]/gu;
 
@@ -76,12 +76,13 @@ function layOutClause(clause: Token[], depth: number): string {
   return `${head.text}\n${parts.map((part) => " ".repeat(inner) + unfold(part, inner)).join("\n")}`;
 }
 
-/** The tokens on one line, but queries in parentheses on lines of their own. */
+/** The tokens on one line, but queries in parentheses and the branches of a long CASE on lines of their own. */
 function unfold(tokens: Token[], depth: number): string {
+  const long = flatten(tokens).length + depth > WIDTH;
   let text = "";
   for (let at = 0; at < tokens.length; at += 1) {
     const token = tokens[at] as Token;
-    if (at > 0 && token.apart) text += " ";
+    if (at > 0 && token.apart) text += long ? gapBefore(token, text, depth) : " ";
     text += token.text;
     if (token.text !== "(") continue;
     const end = closing(tokens, at);
@@ -93,6 +94,14 @@ function unfold(tokens: Token[], depth: number): string {
     }
   }
   return text;
+}
+
+/** The white space before a word of a long line: a new line for a branch of CASE, and where the line is full. */
+function gapBefore(token: Token, text: string, depth: number): string {
+  if (/^(when|else)$/i.test(token.text)) return `\n${" ".repeat(depth + 2)}`;
+  if (/^end$/i.test(token.text)) return `\n${" ".repeat(depth)}`;
+  const line = text.length - text.lastIndexOf("\n") - 1 + (text.includes("\n") ? 0 : depth);
+  return line + token.text.length > WIDTH ? `\n${" ".repeat(depth + 4)}` : " ";
 }
 
 function flatten(tokens: Token[]): string {

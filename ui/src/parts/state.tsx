@@ -18,7 +18,9 @@ const RUN: Record<RunStatus, [Shape, string]> = {
   cancelled: ["off", "stopped"],
 };
 
-export function RunState({ status }: { status: RunStatus }) {
+/** The state of a run. A question that was not understood is no failure of the system. */
+export function RunState({ status, code }: { status: RunStatus; code?: string | null | undefined }) {
+  if (code === "not_understood") return <State shape="ask">not understood</State>;
   const [shape, word] = RUN[status];
   return <State shape={shape}>{word}</State>;
 }

@@ -2,10 +2,10 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, call, may } from "../api";
-import { count, counted, duration, moment, when } from "../format";
+import { count, counted, duration, fraction, moment, when } from "../format";
 import { CopyRequest } from "../parts/copy";
 import { Failure, useLoaded, Waiting } from "../parts/loading";
-import { fieldsOf, readForm, type Schema, SchemaFields } from "../parts/schema_form";
+import { fieldsOf, label, readForm, type Schema, SchemaFields } from "../parts/schema_form";
 import { type Shape, State } from "../parts/state";
 import { go, link } from "../router";
 import type { Dataset, Listing } from "../types";
@@ -60,7 +60,7 @@ export function AgentsView({ agentId, creating }: { agentId: string | null; crea
   return (
     <main class="wide-page" id="content" tabIndex={-1}>
       <div class="hd">
-        <h1>{items.length === 0 ? "No agents" : working ? `${count(working)} at work` : "Agents at rest"}{failed ? `, ${count(failed)} with an error` : ""}</h1>
+        <h1>{items.length === 0 ? (creating ? "Agents" : "No agents") : working ? `${count(working)} at work` : "Agents at rest"}{failed ? `, ${count(failed)} with an error` : ""}</h1>
         {may("analyst") && <a class="button" href={link("agents", "new")}>New agent</a>}
       </div>
       {agents.error && <Failure error={agents.error} again={agents.reload} />}
@@ -76,7 +76,7 @@ export function AgentsView({ agentId, creating }: { agentId: string | null; crea
             <tbody>
               {items.map((agent) => (
                 <tr key={agent.id} class={agent.id === agentId ? "here" : ""}>
-                  <th><a href={link("agents", agent.id)} title={agent.id}>{nameOf(agent.id)}</a> <small>{agent.kind}</small></th>
+                  <th><a href={link("agents", agent.id)} title={agent.id}>{nameOf(agent)}</a> <small>{agent.kind}</small></th>
                   <td><State shape={agent.last_error ? "bad" : (SHAPES[agent.activity] ?? "off")}>{agent.activity}</State></td>
                   <td class="n" data-l="steps">{count(agent.step_no)}</td>
                   <td class="soft2 clip">{agent.last_error ?? brief(agent.last_output)}</td>
@@ -93,9 +93,11 @@ export function AgentsView({ agentId, creating }: { agentId: string | null; crea
   );
 }
 
-/** An agent without a name of its own is called by the end of its id. */
-function nameOf(id: string): string {
-  return /^agent_\w{20,}$/.test(id) ? `agent ${id.slice(-6)}` : id;
+/** An agent without a name of its own is called by what it asks, or else by the end of its id. */
+function nameOf({ id, config }: Agent): string {
+  if (!/^agent_\w{20,}$/.test(id)) return id;
+  const asks = [config.question, config.goal, config.sql].find((text) => typeof text === "string" && text.trim());
+  return asks ? String(asks) : `agent ${id.slice(-6)}`;
 }
 
 function brief(value: unknown): string {
@@ -106,12 +108,20 @@ function brief(value: unknown): string {
   return JSON.stringify(value);
 }
 
-/** The answer of a watched question: its value, or how many rows it has. */
+/** Rows of an answer that are written out. */
+const WRITTEN = 4;
+
+/** The answer of a watched question: its value, or its first rows. */
 function answer(rows: unknown): string {
   if (!Array.isArray(rows)) return typeof rows === "string" ? rows : JSON.stringify(rows);
   const only = rows.length === 1 && Array.isArray(rows[0]) && rows[0].length === 1 ? rows[0][0] : undefined;
-  if (only !== undefined) return typeof only === "number" ? count(only) : String(only);
-  return counted(rows.length, "row");
+  if (only !== undefined) return valueText(only);
+  const written = rows.slice(0, WRITTEN).map((row) => (Array.isArray(row) ? row.map(valueText).join(" ") : valueText(row)));
+  return `${written.join("; ")}${rows.length > WRITTEN ? `; ${counted(rows.length - WRITTEN, "more row")}` : ""}`;
+}
+
+function valueText(value: unknown): string {
+  return typeof value === "number" ? fraction(value) : typeof value === "string" ? value : JSON.stringify(value);
 }
 
 function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => void }) {
@@ -159,7 +169,7 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
   const gone = info.status === "destroyed" || info.status === "destroying";
   return (
     <section class="opened" aria-label={info.id}>
-      <div class="hd"><h2 title={info.id}>{nameOf(info.id)}</h2><a href={link("agents")}>Close</a></div>
+      <div class="hd"><h2 title={info.id}>{nameOf(info)}</h2><a href={link("agents")}>Close</a></div>
       <div class="facts"><State shape={SHAPES[info.activity] ?? "off"}>{info.activity}</State><span>{info.kind}</span><span>since {moment(info.created_at)}</span><span><b>{count(info.tokens)}</b> tokens</span></div>
       {info.last_error && <p class="fail-line">{info.last_error}</p>}
       {may("analyst") && !gone && (
@@ -180,8 +190,8 @@ function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => v
       {error && <Failure error={error} />}
       {may("analyst") && !gone && (
         <>
-          <form class="acts" onSubmit={send("steer", "guidance")}><input name="text" aria-label="Guidance" placeholder="Guidance before its next step" /><button type="submit">Steer</button></form>
-          <form class="acts" onSubmit={send("message", "body")}><input name="text" aria-label="Message" placeholder="A message, handled in a step of its own" /><button type="submit">Send</button></form>
+          <form class="acts" onSubmit={send("steer", "guidance")}><input name="text" aria-label="Guidance" placeholder="For its next steps: a direction to keep in mind" /><button type="submit">Steer</button></form>
+          <form class="acts" onSubmit={send("message", "body")}><input name="text" aria-label="Message" placeholder="For now: a message, handled in a step of its own" /><button type="submit">Send</button></form>
         </>
       )}
       <div class="after"><CopyRequest method="POST" path={`${path}/${paused ? "resume" : "pause"}`} body={{}} />{info.thread_id && <a href={link("ask", info.thread_id)}>its conversation</a>}</div>
@@ -209,13 +219,25 @@ interface AgentKind {
   config: Schema;
 }
 
+/** Kinds that people look for first. */
+const FIRST = ["watch", "analyst", "catalog", "index"];
+
+/** A refused configuration without the configuration itself, which is in the form. */
+function readable(failed: unknown): ApiError {
+  if (!(failed instanceof ApiError)) return new ApiError({ detail: (failed as Error).message, hint: 'Write an object, such as {"from": "orders"}.' }, 0);
+  const reason = /^The configuration of a `\w+` agent cannot be `\{.*\}`: (.*)$/s.exec(failed.message)?.[1];
+  const named = reason?.replace(/`(\w+)`/g, (_, name: string) => label(name));
+  return named ? new ApiError({ detail: `This agent cannot be created yet: ${named}` }, failed.status) : failed;
+}
+
 function NewAgent() {
   const kinds = useLoaded((abort) => call<Listing<AgentKind>>("GET", "/agents/kinds", undefined, abort), []);
   const datasets = useLoaded((abort) => call<Listing<Dataset>>("GET", "/datasets", undefined, abort), []);
   const [chosen, setChosen] = useState<string | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [body, setBody] = useState<unknown>(null);
-  const items = kinds.data?.items ?? [];
+  const place = (kind: string) => (FIRST.includes(kind) ? FIRST.indexOf(kind) : FIRST.length);
+  const items = (kinds.data?.items ?? []).toSorted((one, other) => place(one.kind) - place(other.kind));
   const kind = items.find((one) => one.kind === chosen) ?? items.find((one) => one.kind === "watch") ?? items[0];
   if (kinds.error) return <Failure error={kinds.error} again={kinds.reload} />;
   if (!kind) return <Waiting for="Reading the kinds of agents" />;
@@ -232,7 +254,7 @@ function NewAgent() {
       const made = await call<Agent>("POST", "/agents", read(event.currentTarget as HTMLFormElement));
       go(link("agents", made.id));
     } catch (failed) {
-      setError(failed instanceof ApiError ? failed : new ApiError({ detail: (failed as Error).message, hint: 'Write an object, such as {"from": "orders"}.' }, 0));
+      setError(readable(failed));
     }
   };
   const note = (event: Event) => {

@@ -5,6 +5,7 @@ import { ApiError, call, may } from "../api";
 import { useRun } from "../events/use_run";
 import { count, counted, fraction, short } from "../format";
 import { CopyRequest } from "../parts/copy";
+import { FirstRows } from "../parts/first_rows";
 import { type Depths, Histogram, Sparkline } from "../parts/histogram";
 import { Failure, useLoaded, Waiting } from "../parts/loading";
 import { Words } from "../parts/words";
@@ -104,10 +105,11 @@ function SourcePage({ dataset, profile, removable, onMade }: { dataset: string; 
   const detail = useLoaded(async (abort) => (latest ? await call<StoredCatalog>("GET", `/catalogs/${encodeURIComponent(dataset)}/latest`, undefined, abort) : null), [dataset, latest]);
   const [made, setMade] = useState(false);
   const open = (detail.data?.changes ?? []).filter((change) => change.status === "new" || change.status === "open");
+  const only = tables.length === 1 ? tables[0] : undefined;
   return (
     <>
       <h1>{dataset}</h1>
-      <p class="lead">{counted(tables.length, "table")}, {counted(rows, "row")}. {detail.data ? (open.length ? `${counted(open.length, "change")} since the last catalog.` : "Nothing changed since the last catalog.") : latest || made ? "Reading its catalog." : stored.data ? "No catalog is stored yet." : ""}</p>
+      <p class="lead">{counted(tables.length, "table")}, {counted(rows, "row")}. {detail.data ? verdict(open.length, stored.data?.items.length ?? 0) : latest || made ? "Reading its catalog." : stored.data ? "No catalog is stored yet." : ""}</p>
       <div class="acts">
         {may("analyst") && <MakeCatalog key={dataset} dataset={dataset} again={latest !== null} onMade={() => { setMade(true); stored.reload(); detail.reload(); onMade(); }} />}
         <a class="button" href={link("ask", { dataset })}>Ask {dataset}</a>
@@ -128,13 +130,14 @@ function SourcePage({ dataset, profile, removable, onMade }: { dataset: string; 
           </ul>
         </section>
       )}
+      {only && may("analyst") && <FirstRows dataset={dataset} table={only.name} rows={only.rows} />}
       {tables.length > 1 && (
         <section class="sect">
           <h2>How tables refer to each other</h2>
           <Diagram dataset={dataset} tables={tables} />
         </section>
       )}
-      <section class="sect">
+      {!only && <section class="sect">
         <h2>Tables</h2>
         <div class="scroll" tabIndex={0} role="region" aria-label="Tables">
           <table class="told">
@@ -149,16 +152,22 @@ function SourcePage({ dataset, profile, removable, onMade }: { dataset: string; 
             ))}</tbody>
           </table>
         </div>
-      </section>
-      {tables.length === 1 && tables[0] && <Columns dataset={dataset} table={tables[0]} onSaved={onMade} />}
+      </section>}
+      {only && <Columns dataset={dataset} table={only} onSaved={onMade} />}
       {stored.data && stored.data.items.length > 0 && (
         <section class="sect">
-          <h2>Over time</h2>
+          <h2>Changes over time</h2>
           <Drift dataset={dataset} catalogs={stored.data.items} />
         </section>
       )}
     </>
   );
+}
+
+/** What the latest catalog says against the one before it. */
+function verdict(changes: number, catalogs: number): string {
+  if (changes > 0) return `${counted(changes, "change")} since the last catalog.`;
+  return catalogs === 1 ? "This is its first catalog: the next one will tell what changed." : "Nothing changed since the last catalog.";
 }
 
 function MakeCatalog({ dataset, again, onMade }: { dataset: string; again: boolean; onMade: () => void }) {
@@ -244,6 +253,7 @@ function TablePage({ dataset, table, onSaved }: { dataset: string; table: TableP
           ))}</ul>
         </section>
       )}
+      {may("analyst") && !table.error && <FirstRows dataset={dataset} table={table.name} rows={table.rows} />}
       <Columns dataset={dataset} table={table} onSaved={onSaved} />
     </>
   );
@@ -263,6 +273,11 @@ function isKey(column: ColumnProfile): boolean {
   return Boolean(column.unique) && !/double|float|real|decimal|numeric|date|time/i.test(column.type);
 }
 
+/** True if the least and the greatest value are only the first and the last in the alphabet. */
+function isText(type: string): boolean {
+  return /char|text|string|enum|uuid/i.test(type);
+}
+
 function ColumnCard({ dataset, table, column, onSaved }: { dataset: string; table: string; column: ColumnProfile; onSaved: () => void }) {
   const rows = column.rows ?? 0;
   const nulls = column.nulls ?? 0;
@@ -278,11 +293,12 @@ function ColumnCard({ dataset, table, column, onSaved }: { dataset: string; tabl
           {column.unique ? "unique" : column.distinct !== null && column.distinct !== undefined ? counted(column.distinct, "value") : ""}
           {nulls && rows ? ` · ${short((nulls / rows) * 100)}% null` : ""}
         </span>
+        <span class="clip said">{column.description ?? column.comment ?? ""}</span>
       </summary>
       <Description dataset={dataset} table={table} column={column.name} text={column.description ?? ""} fallback={column.comment ?? ""} onSaved={onSaved} />
       {column.masked && <p class="note">Values are hidden: they look personal.</p>}
       <dl>
-        {column.min !== null && column.min !== undefined && <><dt>From</dt><dd>{valueText(column.min)}</dd><dt>To</dt><dd>{valueText(column.max)}</dd></>}
+        {!isText(column.type) && column.min !== null && column.min !== undefined && <><dt>From</dt><dd>{valueText(column.min)}</dd><dt>To</dt><dd>{valueText(column.max)}</dd></>}
         {column.mean !== null && column.mean !== undefined && <><dt>Mean</dt><dd>{fraction(column.mean)}</dd></>}
       </dl>
       {!isKey(column) && <Histogram depths={column.histogram} />}

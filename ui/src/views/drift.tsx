@@ -30,6 +30,8 @@ export function Drift({ dataset, catalogs }: { dataset: string; catalogs: Stored
   if (details.error) return <Failure error={details.error} again={details.reload} />;
   if (!details.data) return <Waiting for="Reading the stored catalogs" />;
   const weights = details.data.map((one) => ({ name: one.name, run: one.run_id, ...weigh(one.changes ?? []) }));
+  // The oldest catalog of all has nothing to be compared with.
+  const first = catalogs.length <= SHOWN ? weights[0]?.name : undefined;
   const most = Math.max(1, ...weights.map((one) => one.high + one.medium + one.low));
   return (
     <>
@@ -52,9 +54,9 @@ export function Drift({ dataset, catalogs }: { dataset: string; catalogs: Stored
           <tbody>{weights.toReversed().map((one) => (
             <tr key={one.name}>
               <th><a target="_blank" rel="noopener" href={`/api/catalogs/${encodeURIComponent(dataset)}/${encodeURIComponent(one.name)}/catalog.html`}>{nameOf(one.name)}</a></th>
-              <td class="n">{one.high ? count(one.high) : ""}</td>
-              <td class="n">{one.medium ? count(one.medium) : ""}</td>
-              <td class="n">{one.low ? count(one.low) : ""}</td>
+              <td class="n">{first === one.name ? "–" : count(one.high)}</td>
+              <td class="n">{first === one.name ? "–" : count(one.medium)}</td>
+              <td class="n">{first === one.name ? "–" : count(one.low)}</td>
               <td>{one.run && <a href={link("runs", one.run)}>run</a>}</td>
             </tr>
           ))}</tbody>

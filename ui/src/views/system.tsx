@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { type ApiError, call, may, session } from "../api";
 import { count, duration, moment } from "../format";
+import { ChooseModel } from "../parts/choose_model";
 import { Failure, useLoaded, Waiting } from "../parts/loading";
 import { State } from "../parts/state";
 import type { Listing } from "../types";
@@ -43,11 +44,12 @@ export function SystemView() {
       {!health.data && !health.error && <Waiting for="Checking each part" />}
       {health.data && (
         <div class="facts parts">
-          {parts.map(([name, part]) => <State key={name} shape={part.ok ? "good" : "bad"}>{name} <b>{part.ok ? part.detail : `failing: ${part.detail}`}</b></State>)}
+          {parts.map(([name, part]) => <State key={name} shape={part.ok ? "good" : "bad"}>{name} <b>{!part.ok ? `failing: ${part.detail}` : name === "model" && part.detail === "offline" ? "rules, no model" : part.detail}</b></State>)}
           <span>version <b>{health.data.version}</b></span>
           {spent.data && <span>today <b>{count(spent.data.tokens)}</b> tokens, <b>${spent.data.cost_usd.toFixed(2)}</b>, <b>{duration(spent.data.seconds * 1000)}</b> of work</span>}
         </div>
       )}
+      {health.data?.parts.model?.detail === "offline" && <ChooseModel />}
       {may("admin") && <StatusSections />}
       {session.value?.keys && may("admin") && <Keys />}
       {may("admin") && <Audit />}

@@ -7,6 +7,7 @@ import { count, counted } from "../../format";
 import { Chart } from "../../parts/chart";
 import { Failure, useLoaded } from "../../parts/loading";
 import { useMedia } from "../../parts/media";
+import { conditionsOf, readingOf } from "../../reading";
 import { go, link } from "../../router";
 import { type Dataset, ENDED, type Figure, type Listing, type Message, type Run, type Step, type Thread } from "../../types";
 import { useAdding, useFileDrop } from "../start/add_data";
@@ -235,7 +236,7 @@ function LiveTurn({ message, onRun, drawn, ...acts }: LiveTurnProps) {
   const first = live.run?.chart ? resultsOf(live.run)[0] : undefined;
   return (
     <Turn question={message.text} at={message.created_at} live={live} {...acts}>
-      {drawn && live.run?.chart && first && <Chart spec={live.run.chart} info={first.info} path={first.path} />}
+      {drawn && live.run?.chart && first && <Chart spec={live.run.chart} info={first.info} path={first.path} conditions={conditionsOf(readingOf(live.run))} />}
     </Turn>
   );
 }

@@ -5,6 +5,7 @@ import { count, duration } from "../../format";
 import { Chart } from "../../parts/chart";
 import { Code } from "../../parts/code";
 import { type Cell, Grid } from "../../parts/grid";
+import { conditionsOf, readingOf } from "../../reading";
 import { link } from "../../router";
 import type { Figure, ResultInfo, Run, Step } from "../../types";
 
@@ -67,8 +68,8 @@ export function ResultPane({ run, figure, onFigure, of = null, onLatest = null, 
       {cell && shown && !figure && <CellOrigin run={run} shown={shown} cell={cell} onClose={() => setCell(null)} />}
       {shown && (
         <>
-          {chosen === 0 && run.chart && <Chart spec={run.chart} info={shown.info} path={shown.path} />}
-          <Grid key={shown.path} path={shown.path} info={shown.info} name={shown.name} onCell={setCell} />
+          {chosen === 0 && run.chart && <Chart spec={run.chart} info={shown.info} path={shown.path} conditions={conditionsOf(readingOf(run))} />}
+          <Grid key={shown.path} path={shown.path} info={shown.info} name={shown.name} onCell={setCell} sort={chosen === 0 ? chartOrder(run, shown) : []} />
         </>
       )}
       {chosen === details && <Details run={run} />}
@@ -80,6 +81,14 @@ export function ResultPane({ run, figure, onFigure, of = null, onLatest = null, 
       )}
     </section>
   );
+}
+
+/** The order of the bars above the rows, if the query itself asked for none. */
+function chartOrder(run: Run, { step, info }: Shown): string[] {
+  const { x, y, color } = (run.chart?.encoding ?? {}) as Record<string, { field?: string; sort?: unknown } | undefined>;
+  const measure = y?.sort === "-x" ? x?.field : x?.sort === "-y" ? y?.field : undefined;
+  if (!measure || color || !step || /\border\s+by\b/i.test(step.code)) return [];
+  return info.columns.some((column) => column.name === measure) ? [`-${measure}`] : [];
 }
 
 /** Why a run has no result. */

@@ -4,11 +4,13 @@ import { useState } from "preact/hooks";
 import { ApiError, call, may } from "../../api";
 import { clock, count, counted, duration } from "../../format";
 import { AnswerText } from "../../parts/answer_text";
+import { ChooseModel } from "../../parts/choose_model";
 import { Copy, CopyRequest } from "../../parts/copy";
 import { Feedback } from "../../parts/feedback";
 import { Failure, Waiting } from "../../parts/loading";
 import { RepeatSign } from "../../parts/sign";
 import { Words } from "../../parts/words";
+import { conditionsOf, readingOf } from "../../reading";
 import { link } from "../../router";
 import type { LiveRun } from "../../events/use_run";
 import { ENDED, type Figure, type Problem, type Run, type Step } from "../../types";
@@ -88,16 +90,18 @@ interface OutcomeProps {
 
 function Outcome({ run, writing, onFigure, onAsk }: OutcomeProps) {
   if (run.status === "waiting") return <QuestionBack run={run} />;
-  if (run.status === "failed" && run.error?.code === "not_understood") return <NotUnderstood problem={run.error} onAsk={onAsk} />;
+  if (run.status === "failed" && run.error?.code === "not_understood") return <NotUnderstood problem={run.error} rules={run.model === "offline"} onAsk={onAsk} />;
   if (run.status === "failed")
     return <Failure error={new ApiError(run.error ?? { detail: "The run failed." }, 0)} />;
   if (run.status === "cancelled") return <p class="line-note">Stopped by you. What was computed until then is kept in the run.</p>;
   if (run.status === "paused") return <PausedNote run={run} />;
   if (run.status === "queued") return <p class="st wait">Queued</p>;
   const text = run.answer ?? writing;
+  const conditions = conditionsOf(readingOf(run));
   return (
     <>
-      {text && <AnswerText text={text} figures={run.figures} unverified={run.unverified} writing={run.status === "running"} onFigure={onFigure} />}
+      {text && <AnswerText text={text} figures={run.figures} unverified={run.unverified} writing={run.status === "running"} onFigure={onFigure}
+        under={run.answer && conditions && !run.answer.includes(conditions) && <p class="note conditions-said">Only {conditions}.</p>} />}
       {!text && run.status === "running" && <p class="st run">Working</p>}
       {isReplay(run) && <ReplayStrip run={run} />}
       {run.unverified.length > 0 && (
@@ -109,7 +113,7 @@ function Outcome({ run, writing, onFigure, onAsk }: OutcomeProps) {
 }
 
 /** A question that was not understood, with questions that work: a click asks one. */
-function NotUnderstood({ problem, onAsk }: { problem: Problem; onAsk: ((text: string) => void) | undefined }) {
+function NotUnderstood({ problem, rules, onAsk }: { problem: Problem; rules: boolean; onAsk: ((text: string) => void) | undefined }) {
   const suggestions = problem.suggestions ?? [];
   return (
     <div class="unclear" role="alert">
@@ -125,6 +129,7 @@ function NotUnderstood({ problem, onAsk }: { problem: Problem; onAsk: ((text: st
           </ul>
         </>
       )}
+      {rules && <ChooseModel />}
     </div>
   );
 }
@@ -171,12 +176,12 @@ function QuestionBack({ run }: { run: Run }) {
   };
   return (
     <div class="question-back">
-      <p class="st ask"><b>{run.question}</b></p>
+      <p class="st ask"><b><Words text={run.question ?? ""} /></b></p>
       <div class="choices" role="group" aria-label="Choices">
         {run.choices.map((choice, index) => (
           <button type="button" key={choice} aria-pressed={sent === choice} disabled={sent !== null || !may("analyst")}
             data-choice={index + 1} onClick={() => answer(choice)}>
-            {choice} <kbd>{index + 1}</kbd>
+            <Words text={choice} /> <kbd>{index + 1}</kbd>
           </button>
         ))}
       </div>
@@ -214,8 +219,8 @@ function After({ run, onFresh, onBranch, onShow, shown }: AfterProps) {
             {run.chart ? "Chart and " : ""}{counted(run.result.row_count, "row")}
           </button>
         )}
-        <a class="link" href={link("runs", run.id)}>Run</a>
-        <a class="link" href={link("runs", run.id, { view: "script" })}>Script</a>
+        {onShow && <a class="link" href={link("runs", run.id)}>Run</a>}
+        {onShow && <a class="link" href={link("runs", run.id, { view: "script" })}>Script</a>}
         {may("analyst") && <button type="button" class="link" onClick={onFresh}>{again}</button>}
         {may("analyst") && <button type="button" class="link" onClick={onBranch}>Branch</button>}
         {run.answer && <Copy text={run.answer}>Copy</Copy>}

@@ -49,7 +49,7 @@ export function ProofReport({ run, replaying }: { run: Run; replaying: Replaying
     <section class="proof" aria-label="Replayed" aria-live="polite">
       <div class="strip">
         <RepeatSign />
-        <span>{wrong.length === 0 ? `All ${counted(proof.steps.length, "step")} gave the recorded results` : `${wrong.length} of ${counted(proof.steps.length, "step")} gave other results`}</span>
+        <span>{wrong.length === 0 ? proof.steps.length === 1 ? "The step gave the recorded result" : `All ${counted(proof.steps.length, "step")} gave the recorded results` : `${wrong.length} of ${counted(proof.steps.length, "step")} gave other results`}</span>
         <span>0 tokens</span>
       </div>
       <ol class="rows">

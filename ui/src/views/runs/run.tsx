@@ -1,6 +1,6 @@
 // One run in several views of the same events.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { call, may, text } from "../../api";
 import { useRun } from "../../events/use_run";
 import { count, duration, moment } from "../../format";
@@ -9,6 +9,7 @@ import { Code } from "../../parts/code";
 import { Copy, CopyRequest } from "../../parts/copy";
 import { Failure, useLoaded, Waiting } from "../../parts/loading";
 import { RunState } from "../../parts/state";
+import { conditionsOf, readingOf } from "../../reading";
 import { go, link } from "../../router";
 import { ENDED, type Figure, type Replay, type Run } from "../../types";
 import { ResultPane, resultsOf } from "../ask/result_pane";
@@ -23,6 +24,7 @@ type View = keyof typeof VIEWS;
 
 export function RunDetail({ runId, view, other }: { runId: string; view: string | null; other: string | null }) {
   const live = useRun(runId);
+  useEffect(() => scrollTo(0, 0), []); // on a phone the list was scrolled
   const [figure, setFigure] = useState<Figure | null>(null);
   const shown: View = view && view in VIEWS ? (view as View) : "answer";
   const entries = useEntries(shown === "log" ? runId : null);
@@ -33,7 +35,7 @@ export function RunDetail({ runId, view, other }: { runId: string; view: string 
   const first = resultsOf(run)[0];
   return (
     <main class="detail" id="content" tabIndex={-1}>
-      <div class="facts"><RunState status={run.status} /><span class="mono">{run.id}</span><span>{moment(run.created_at)}</span></div>
+      <div class="facts"><RunState status={run.status} code={run.error?.code} /><span class="mono">{run.id}</span><span>{moment(run.created_at)}</span></div>
       <h1 class="run-title clip-2">{run.text}</h1>
       <Facts run={run} />
       <div class="hd views">
@@ -49,7 +51,7 @@ export function RunDetail({ runId, view, other }: { runId: string; view: string 
         <Turn question={run.text} at={run.created_at} live={live} onFresh={(again) => void askAgain(again)} onAsk={(text) => go(link("ask", { q: text, dataset: run.source }))}
           onEdit={(step) => go(link("ask", { q: `${step.kind === "python" ? "PYTHON" : "SQL"}: ${step.code}`, dataset: step.source }))} onBranch={() => run.thread_id && go(link("ask", run.thread_id))}
           onFigure={(_run, found) => { setFigure(found); go(link("runs", run.id, { view: "result" })); }}>
-          {run.chart && first && <Chart spec={run.chart} info={first.info} path={first.path} />}
+          {run.chart && first && <Chart spec={run.chart} info={first.info} path={first.path} conditions={conditionsOf(readingOf(run))} />}
         </Turn>
       )}
       {shown === "timeline" && <Timeline run={run} />}
@@ -88,7 +90,7 @@ function Facts({ run }: { run: Run }) {
     <div class="facts">
       <span>kind <b>{run.kind}</b></span>
       {run.source && <span>data <b>{run.source}</b></span>}
-      {run.model && <span>model <b>{run.model}</b></span>}
+      {run.model && (run.model === "offline" ? <span><b>rules</b>, no model</span> : <span>model <b>{run.model}</b></span>)}
       {took !== null && <span>took <b>{duration(took)}</b></span>}
       <span><b>{count(tokens)}</b> tokens</span>
       {run.usage.cost_usd > 0 && <span>cost <b>${run.usage.cost_usd.toFixed(4)}</b></span>}

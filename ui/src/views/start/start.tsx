@@ -43,9 +43,10 @@ export function StartView({ datasets, onAdded }: { datasets: Dataset[]; onAdded:
   const shop = datasets.some((known) => known.id === SHOP);
   return (
     <main id="content" class="single start" tabIndex={-1}>
-      <h1>Bring data, then ask it.</h1>
-      <p class="lead">Files and databases are only ever read. Every number leads back to its query, and a question that worked once can be asked again for nothing.</p>
+      <h1>{latest ? "Your data is here." : "Bring data, then ask it."}</h1>
+      {!latest && <p class="lead">Files and databases are only ever read. Every number leads back to its query, and a question that worked once can be asked again for nothing.</p>}
       {!allowed && <p class="line-note">Your key may read, not add data. Ask an administrator for the role analyst.</p>}
+      {adding.added.map((added) => <Report key={added.name} added={added} first={added === latest} onAsk={(text) => void ask(text, added.name)} />)}
       <div class="ways">
         <Drop adding={adding} over={over} allowed={allowed} />
         <Connect adding={adding} />
@@ -62,7 +63,6 @@ export function StartView({ datasets, onAdded }: { datasets: Dataset[]; onAdded:
       <p class="note busy" role="status">{adding.busy ? `${adding.busy} …` : ""}</p>
       {adding.error && <Failure error={adding.error} />}
       {error && <Failure error={error} />}
-      {adding.added.map((added) => <Report key={added.name} added={added} first={added === latest} onAsk={(text) => void ask(text, added.name)} />)}
       {!latest && datasets.length > 0 && (
         <section class="sect">
           <h2>Here already</h2>
