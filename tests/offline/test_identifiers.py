@@ -138,6 +138,8 @@ def test_a_number_that_many_rows_share_is_counted_by_its_different_values(app: A
     found = understand("how many orders are there?", vocabulary, today=TODAY)
     assert rows_of(found, vocabulary, ask) == [(30,)]
     assert isinstance(understand("average order no", vocabulary, today=TODAY), Refusal)
+    # The average of the lines of each order, or the total divided by the number of orders?
+    assert isinstance(understand("average amount per order", vocabulary, today=TODAY), Refusal)
 
 
 @pytest.mark.parametrize("name", ["No of guests", "Number of guests", "guest_count", "Guests", "num_guests"])

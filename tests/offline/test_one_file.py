@@ -140,7 +140,7 @@ def test_spellings_of_one_value_are_one_in_groups_and_filters(
     found = read(question, vocabulary)
     assert sorted(rows_of(found, vocabulary, ask)) == sorted(tuple(row) for row in ask(sql))
     (told,) = found.told
-    assert "differ only in case, blanks or hyphens are counted together: `" in told
+    assert "differ only in case, blanks, hyphens or accents are counted together: `" in told
 
 
 @pytest.mark.parametrize(

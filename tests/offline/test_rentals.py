@@ -11,6 +11,7 @@ from tests.offline.conftest import Ask
 
 from etude.app import App
 from etude.offline.spellings import plain_spelling
+from etude.offline.suggestions import suggest_from_vocabulary
 from etude.offline.understand import Outcome, Refusal, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
@@ -140,3 +141,14 @@ def test_spellings_are_one_value_in_groups_filters_lists_and_counts(rentals: tup
 )
 def test_what_is_one_spelling(left: str, right: str, same: bool) -> None:
     assert (plain_spelling(left) == plain_spelling(right)) is same
+
+
+def test_suggested_questions_are_about_money_first_and_never_about_identifiers(
+    rentals: tuple[Vocabulary, Ask],
+) -> None:
+    texts = [meant.text for meant in suggest_from_vocabulary(rentals[0], TODAY)]
+    assert texts[0] == "What is the average price by customer?"
+    assert not any("booking" in text for text in texts)
+    refused = understand("price of the moon by shop", rentals[0], today=TODAY)
+    assert isinstance(refused, Refusal)
+    assert refused.nearest[0] == "What is the average price for each shop?"

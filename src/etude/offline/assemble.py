@@ -8,6 +8,7 @@ from typing import Any
 
 from etude.offline.better import more_is_better
 from etude.offline.conditions import TAKE_HIGH, TAKE_LOW
+from etude.offline.identifiers import is_named_identifier
 from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref, show_column
 from etude.offline.joins import find_join_paths, join_hops, path_leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
@@ -560,7 +561,16 @@ class _Builder(Ratios):
         """`cost per kg`, `price per share`: one number over another, not a group for each weight."""
         for group in self.question.groups:
             names = {(m.table, m.column) for m in group.name.columns} if group.name else set()
-            numbers = [key for key in keys if is_numeric(key) and (key.table, key.name) in names]
+            averaged = (
+                any(m.fn == "avg" for m in measures)
+                and group.name is not None
+                and min(m.cost for m in group.name.meanings) > 0
+            )
+            numbers = [
+                key
+                for key in keys
+                if (key.table, key.name) in names and (is_numeric(key) or (averaged and is_named_identifier(key)))
+            ]
             if numbers and group.text.startswith("per ") and measures:
                 raise Unresolved(f"It is not clear whether `{group.text}` means for each one, or divided by it.")
 

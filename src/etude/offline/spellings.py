@@ -170,7 +170,8 @@ def _together(column: KnownColumn, groups: Sequence[tuple[str, ...]] = ()) -> st
     groups = groups or column.spellings
     shown = ", ".join(" and ".join(f"`{value}`" for value in alike) for alike in groups[:SHOWN])
     more = f", and {len(groups) - SHOWN} more" if len(groups) > SHOWN else ""
-    return f"Values of `{column.name}` that differ only in case, blanks or hyphens are counted together: {shown}{more}."
+    values = f"Values of `{column.name}` that differ only in case, blanks, hyphens or accents"
+    return f"{values} are counted together: {shown}{more}."
 
 
 def _apart(column: KnownColumn) -> list[str]:
@@ -180,5 +181,5 @@ def _apart(column: KnownColumn) -> list[str]:
     differ = "differs" if same == 1 else "differ"
     return [
         f"{same:,} of the {len(column.values):,} values of `{column.name}` {differ} from another only in case, "
-        "blanks or hyphens; each is counted apart."
+        "blanks, hyphens or accents; each is counted apart."
     ]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 
-from etude.offline.resolve import is_numeric
+from etude.offline.resolve import MONEY, is_numeric
 from etude.offline.row_noun import names_its_rows
 from etude.offline.understand import Understanding, understand
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
@@ -18,6 +18,8 @@ AVERAGED = frozenset(
     ("age", "discount", "percent", "percentage", "pct", "price", "rate", "ratio", "score", "share", "temperature")
 )
 """Words of amounts whose sum means nothing."""
+CURRENCIES = frozenset(("chf", "dollar", "eur", "euro", "gbp", "pound", "usd"))
+"""Last words of the names of amounts that nobody says in a question."""
 LOOKED_AT = 12
 """Tables that questions are made from, the largest first."""
 
@@ -35,7 +37,8 @@ def suggest_from_vocabulary(vocabulary: Vocabulary, today: date) -> Iterator[Und
             if rank < len(texts) and texts[rank] not in seen:
                 seen.add(texts[rank])
                 meant = understand(texts[rank], vocabulary, today=today)
-                if isinstance(meant, Understanding) and not meant.reasons:
+                # That spellings of a value are merged is no doubt about a word of the question.
+                if isinstance(meant, Understanding) and all(why.startswith("Values of ") for why in meant.reasons):
                     yield meant
 
 
@@ -44,7 +47,8 @@ def _offers(table: KnownTable, numbered: bool, alone: bool) -> Iterator[str]:
     last = without_numbers(split_identifier(table.name))[-1:]
     noun = "rows" if alone and not any(map(names_its_rows, last)) else _noun(table, numbered)
     amounts = [c for c in table.columns if is_numeric(c) and c.kind == "number" and not c.identifies and c.distinct > 1]
-    groups = [c for c in table.columns if c.kind == "text" and 1 < c.distinct <= GROUPS and c.distinct < table.rows]
+    amounts.sort(key=lambda column: not MONEY & {*column.words})
+    groups = [c for c in table.columns if c.kind == "text" and 1 < _values(c) <= GROUPS and c.distinct < table.rows]
     times = [c for c in table.columns if c.kind in ("date", "timestamp") and c.distinct > 1]
     for amount in amounts[:1]:
         for group in groups[:1]:
@@ -61,6 +65,11 @@ def _offers(table: KnownTable, numbered: bool, alone: bool) -> Iterator[str]:
     yield f"How many {noun} are there?"
 
 
+def _values(column: KnownColumn) -> int:
+    """Return how many values a column has, with the spellings of one value taken together."""
+    return column.distinct - sum(len(alike) - 1 for alike in column.spellings)
+
+
 def _words(column: KnownColumn) -> str:
     return " ".join(column.words)
 
@@ -68,7 +77,10 @@ def _words(column: KnownColumn) -> str:
 def _spelled(column: KnownColumn) -> str:
     """Return the words of a column in the form that its name has: `minutes`, not `minute`."""
     forms = {base_form(word): word for word in split_identifier(column.name)}
-    return " ".join(forms.get(word, word) for word in column.words)
+    words = list(column.words)
+    while len(words) > 1 and words[-1] in CURRENCIES:
+        words.pop()
+    return " ".join(forms.get(word, word) for word in words)
 
 
 def _noun(table: KnownTable, numbered: bool) -> str:

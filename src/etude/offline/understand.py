@@ -19,7 +19,7 @@ from etude.offline.months import add_years
 from etude.offline.part_references import adds_up
 from etude.offline.phrase_index import SYNONYM, Hit, Meaning, one_slip, phrase_index_of
 from etude.offline.question_parts import Name, Question
-from etude.offline.resolve import Ambiguous, Unresolved, is_numeric, listed_words
+from etude.offline.resolve import MONEY, Ambiguous, Unresolved, is_numeric, listed_words
 from etude.offline.row_noun import name_rows, names_its_rows
 from etude.offline.self_check import find_lost_words, find_noun_beside, find_repetition
 from etude.offline.selling import read_selling
@@ -312,7 +312,7 @@ def _spelled_words(column: KnownColumn) -> str:
 
 def _offers(table: KnownTable, noun: str, named: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield questions about a table with their kinds, those about the named columns first."""
-    columns = sorted(table.columns, key=lambda c: c.name not in named)
+    columns = sorted(table.columns, key=lambda c: (c.name not in named, not MONEY & {*c.words}))
     groups = [c for c in columns if c.kind == "text" and 1 < c.distinct <= 50 and c.distinct < table.rows]
     groups = [c for c in groups if c.words[-2:-1] not in (("first",), ("last",))][:1]
     numbers = [c for c in columns if _holds_amounts(c)][:1]
