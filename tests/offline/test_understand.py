@@ -90,7 +90,7 @@ def test_the_reading_says_what_was_understood(shop: Vocabulary) -> None:
 def test_a_slip_of_the_keyboard_is_corrected_and_told(shop: Vocabulary, ask: Ask) -> None:
     found = read("How many customers are in Hambrug?", shop)
     assert same(run(found, shop, ask), ask("SELECT count(*) FROM customers WHERE trim(city) = 'Hamburg'"))
-    assert found.reasons == ("`Hambrug` is read as `Hamburg`.",)
+    assert found.reasons[:1] == ("`Hambrug` is read as `Hamburg`.",)
     assert found.confidence < 1
 
 

@@ -70,7 +70,7 @@ def _notes_on_conditions(plan: QueryPlan, columns: _Columns) -> Iterator[str]:
     """Yield a note for each condition that takes several spellings for one value."""
     for condition in _lists_in(plan.model_dump()):
         ref = condition["column"]
-        known = columns.get((ref.get("table") or "", ref["column"]))
+        known = columns.get((ref.get("table") or "", ref.get("column") or ""))
         alike = [g for g in known[1].spellings if {*g} <= {*condition["value"]}] if known else []
         if known and alike:
             yield _together(known[1], alike)
