@@ -152,3 +152,9 @@ def test_suggested_questions_are_about_money_first_and_never_about_identifiers(
     refused = understand("price of the moon by shop", rentals[0], today=TODAY)
     assert isinstance(refused, Refusal)
     assert refused.nearest[0] == "What is the average price for each shop?"
+
+
+def test_nothing_is_asked_back_if_every_answer_is_refused(rentals: tuple[Vocabulary, Ask]) -> None:
+    found = understand("price per hour by bike type", rentals[0], today=TODAY)
+    assert isinstance(found, Refusal)
+    assert found.reason == "It is not clear whether `per hour` means for each one, or divided by it."

@@ -176,6 +176,8 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[
         choices = (*(Choice(*choice) for choice in error.choices), *found)[:4]
         if len(choices) < 2:
             return Refusal(text, f"It is not clear what `{error.text}` means here.")
+        if refused := _refused_anyway(text, parts, choices, vocabulary, items):
+            return refused
         return Clarification(text, f"Which one is meant by `{error.text}`?", choices, parts, vocabulary, tuple(items))
     except Cancelled:
         raise
@@ -189,6 +191,21 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[
     notes = tuple(dict.fromkeys((*notes, *slips)))
     told = tuple(dict.fromkeys((*slips, *made.told)))
     return Understanding(text, made.plan, made.reading, parts, notes, told, risks)
+
+
+def _refused_anyway(
+    text: str, parts: Question, choices: Sequence[Choice], vocabulary: Vocabulary, items: Sequence[TaggedItem]
+) -> Refusal | None:
+    """Return a refusal if the question is refused after every choice: then there is nothing to ask back."""
+    if len(parts.prefer) > 1:
+        return None
+    refused = None
+    for choice in choices:
+        found = _settle(text, replace(parts, prefer=(*parts.prefer, choice.prefer)), vocabulary, items)
+        if not isinstance(found, Refusal):
+            return None
+        refused = refused or found
+    return refused
 
 
 def _corrections(items: Sequence[TaggedItem]) -> list[str]:
