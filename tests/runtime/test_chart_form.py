@@ -27,7 +27,7 @@ def test_the_form_that_a_question_names(question: str, form: str | None) -> None
 @pytest.mark.parametrize(
     ("question", "mark", "said"),
     [
-        ("total quantity by product as a pie chart", "arc", "The page and the terminal draw the parts"),
+        ("total quantity by product as a pie chart", "arc", ""),
         ("bar chart of total quantity per month", "bar", ""),
         ("total quantity by product as a line chart", "bar", "not a line: the groups have no order"),
         ("average quantity by product as a pie chart", "bar", "not a pie: its values are not parts of a whole."),

@@ -23,7 +23,7 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 _SHOWN: dict[str, str] = {"arc": "a pie", "bar": "bars", "line": "a line", "area": "an area", "point": "points"}
-SLICES = 12
+SLICES = 8
 """A pie with more parts cannot be read."""
 _NO_PARTS = ("avg_", "min_", "max_", "median_", "quantile_", "stddev_", "average", "growth", "change")
 """Names of measures whose values are not parts of a whole."""
@@ -52,8 +52,7 @@ def draw_in_form(chart: dict[str, Any] | None, form: Form, result: Result) -> tu
     if form != "arc":
         return drawn, ""
     parts = {key: value for key, value in label.items() if key != "sort"} | {"type": "nominal"}
-    note = "The page and the terminal draw the parts of the pie as bars."
-    return drawn | {"encoding": {"theta": number, "color": parts}}, note
+    return drawn | {"encoding": {"theta": number, "color": parts}}, ""
 
 
 def _why_not(form: Form, mark: str, label: dict[str, Any], number: dict[str, Any], series: Any, result: Result) -> str:

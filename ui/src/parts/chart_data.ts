@@ -204,7 +204,7 @@ export interface BarRow {
 
 /** Bars that are drawn until somebody asks for the others. */
 export const BARS = 24;
-const NOT_ADDED = /^(avg|average|mean|median|min|max|share|rate|ratio|percent|pct|count_distinct)|%|(_|\b)(rate|share|ratio|pct|percent)$/i;
+const NOT_ADDED = /^(avg|average|mean|median|min|max|highest|lowest|share|rate|ratio|percent|pct|count_distinct)|%|(_|\b)(rate|share|ratio|pct|percent)$/i;
 
 export interface Bars {
   rows: BarRow[];
