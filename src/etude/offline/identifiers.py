@@ -25,11 +25,11 @@ _NOT_ROWS = frozenset(
     sequence serial tax tracking vat zip
     """.split()  # noqa: SIM905
 )
-"""Numbers that a row has, but that nobody calls the row by."""
+"""Numbers of a row that do not name it."""
 _FIRST_NUMBER = 100
 """A count begins near zero, so a column named `number` that begins here or above holds names."""
 _SEQUENCE = 20
-"""The fewest rows in which numbers without a gap are no coincidence."""
+"""Numbers without a gap are an identifier from this many rows on."""
 
 
 def is_named_identifier(column: KnownColumn) -> bool:

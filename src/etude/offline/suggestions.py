@@ -19,7 +19,7 @@ AVERAGED = frozenset(
 )
 """Words of amounts whose sum means nothing."""
 CURRENCIES = frozenset(("chf", "dollar", "eur", "euro", "gbp", "pound", "usd"))
-"""Last words of the names of amounts that nobody says in a question."""
+"""Last words of the names of amounts that people leave out of a question."""
 LOOKED_AT = 12
 """Tables that questions are made from, the largest first."""
 
@@ -37,7 +37,7 @@ def suggest_from_vocabulary(vocabulary: Vocabulary, today: date) -> Iterator[Und
             if rank < len(texts) and texts[rank] not in seen:
                 seen.add(texts[rank])
                 meant = understand(texts[rank], vocabulary, today=today)
-                # That spellings of a value are merged is no doubt about a word of the question.
+                # That spellings are merged does not put a word of the question in doubt.
                 if isinstance(meant, Understanding) and all(why.startswith("Values of ") for why in meant.reasons):
                     yield meant
 

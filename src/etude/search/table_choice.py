@@ -113,7 +113,7 @@ def frequent_values(profile: SourceProfile) -> dict[str, list[str]]:
 
 
 def _index_values(catalog: Catalog, values: Mapping[str, Iterable[str]]) -> dict[tuple[str, ...], frozenset[str]]:
-    """Return the tables that have each value, by its terms; a word that names a table or a column is no value."""
+    """Return the tables that have each value, by its terms; words that name tables or columns are left out."""
     names = [t.name for t in catalog.tables] + [c.name for t in catalog.tables for c in t.columns]
     words = STOP_WORDS.union(*map(ranking_words, names))
     tables: dict[tuple[str, ...], set[str]] = {}
