@@ -155,6 +155,12 @@ def test_bars_of_negative_values_go_to_the_left_of_an_axis() -> None:
     assert only == ["a " + "█" * 40 + "│ -4", "b " + " " * 30 + "█" * 10 + "│ -1"]
 
 
+def test_the_parts_of_a_pie_are_bars_from_the_largest_on() -> None:
+    chart = {"mark": {"type": "arc"}, "encoding": {"theta": {"field": "n"}, "color": {"field": "city"}}}
+    lines = draw_chart(chart, ["city", "n"], [("Oslo", 1), ("Rome", 4), ("Bern", 2)]).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["Rome", "Bern", "Oslo"]
+
+
 def test_a_titled_chart_still_names_its_columns() -> None:
     axes = {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "name", "type": "nominal"}}
     chart = {"title": "Fruit in stock", "encoding": axes}

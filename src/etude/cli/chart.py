@@ -68,11 +68,11 @@ def _computes(chart: dict[str, Any]) -> bool:
 
 
 def _in_order(chart: dict[str, Any], rows: Sequence[Sequence[Any]], at: int, of: int) -> Sequence[Sequence[Any]]:
-    """Return the rows in the order in which the chart shows them: time from left to right, bars as it sorts them."""
+    """Return the rows in the order of the chart: by time, bars as it sorts them, parts of a pie from the largest on."""
     mark = chart.get("mark", {})
     if (mark.get("type") if isinstance(mark, dict) else mark) == "line":
         return sorted((row for row in rows if row[at] is not None), key=lambda row: row[at])
-    if chart["encoding"].get("y", {}).get("sort") == "-x":
+    if "theta" in _encoding(chart) or chart["encoding"].get("y", {}).get("sort") == "-x":
         return sorted((row for row in rows if _is_number(row[of])), key=lambda row: -float(row[of]))
     return rows
 
