@@ -172,3 +172,28 @@ def test_an_amount_without_a_quantity_is_asked_about(open_shop: Open) -> None:
     assert isinstance(asked, Clarification)
     assert shop.answer(take_choice(asked, "1")) == [("Roses", 90)]
     assert shop.answer(take_choice(asked, "2")) == [("Lilies", 2)]
+
+
+RENTALS = ["1,2024-01-05,Ann,City,10.5", "2,2024-01-20,Bob,Tandem,30", "3,2024-02-11,Ann,City,5"]
+
+
+def test_money_is_what_a_row_costs_if_it_has_no_quantity(open_shop: Open) -> None:
+    shop = open_shop("booking_no,pickup_date,customer,bike,price_eur", RENTALS, "rentals")
+    assert shop.answer(shop.ask("Which bike made the most money?")) == [("Tandem", 30)]
+    assert [row[-1] for row in shop.answer(shop.ask("revenue per month"))] == [40.5, 5]
+    assert shop.answer(shop.ask("total revenue")) == [(45.5,)]
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        ("product_id,launched,maker,category,price", "products"),  # a list of prices is not what was sold
+        ("booking_no,pickup_date,customer,price,deposit_fee", "rentals"),  # which of the two?
+        ("booking_no,pickup_date,customer,bike,unit_price", "rentals"),  # the price of one piece
+    ],
+)
+def test_money_is_refused_if_it_is_not_clear_what_was_paid(open_shop: Open, head: str, name: str) -> None:
+    lines = [f"{n},2024-01-0{n},Ann,{n * 3},{n * 2}" for n in range(1, 6)]
+    shop = open_shop(head, lines, name)
+    assert not isinstance(shop.ask("How much money did we make?"), Understanding)
+    assert not isinstance(shop.ask("total revenue"), Understanding)

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from etude.offline.deadline import check_deadline
 from etude.offline.places import CODED, place_names
-from etude.offline.revenue import revenue_phrases, sales_meanings
+from etude.offline.revenue import MONEY_WORDS, money_of, revenue_phrases, sales_meanings
 from etude.offline.spellings import plain_spelling
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
 from etude.offline.words import (
@@ -172,12 +172,16 @@ def phrase_index_of(vocabulary: Vocabulary) -> Index:
                 _index_values(table, draft)
                 draft.done += 1
             if draft.whole is None:
-                draft.whole = _finish(draft)
+                draft.whole = _finish(draft, vocabulary)
     return draft.whole
 
 
-def _finish(draft: _Draft) -> Index:
+def _finish(draft: _Draft, vocabulary: Vocabulary) -> Index:
     _add_derived(draft)
+    if (paid := money_of(vocabulary.tables)) is not None:
+        for word in sorted(MONEY_WORDS):
+            if (word,) not in draft.names:
+                _add(draft.names, (word,), Meaning(paid.table, paid.name, SYNONYM))
     longest = max(max(map(len, phrases), default=1) for phrases in (draft.names, draft.values))
     listed = {phrase: tuple(sorted(found, key=_cost)) for phrase, found in draft.names.items()}
     values = {phrase: tuple(found) for phrase, found in draft.values.items()}

@@ -1,4 +1,4 @@
-"""Revenue that no column holds: the quantity times the price of each row, if just one table of the source has both."""
+"""Revenue that no column is named for: the quantity times the price of each row, or the price of the whole row."""
 
 from __future__ import annotations
 
@@ -133,6 +133,28 @@ _PHRASES = (
     (("revenue",), 0), (("sale", "revenue"), 0), (("sale", "amount"), 0), (("sale", "value"), 0), (("turnover",), 0),
     (("money",), 2), (("earnings",), 2), (("earning",), 2),
 )  # fmt: skip
+
+
+MONEY_WORDS = frozenset(("money", "revenue", "turnover"))
+"""Words for what was paid in all, if no column is named so."""
+_PAID = frozenset(
+    tuple(name.split())
+    for name in (
+        "price", "amount", "total", "total price", "total amount", "fare", "fee", "amount paid", "price paid", "paid",
+        "sale", "bill",
+    )
+)  # fmt: skip
+"""Names of columns that say what a buyer paid for the whole row, if it has no quantity."""
+
+
+def money_of(tables: Sequence[KnownTable]) -> KnownColumn | None:
+    """Return the only column of the source that says what a buyer paid for a row; None if that is not clear."""
+    if len(tables) != 1 or not rows_are_sales(tables[0]) or tables[0].derived:
+        return None
+    columns = tables[0].columns
+    money = [c for c in columns if c.kind == "number" and {*_AMOUNTS, "price", "cost", "fare", "fee"} & {*c.words}]
+    pieces = any(_COUNTING & {*c.words} or _DISCOUNTS & {*c.words} or _plain(c) in _QUANTITIES for c in columns)
+    return money[0] if len(money) == 1 and not pieces and _plain(money[0]) in _PAID else None
 
 
 def sales_meanings(table: KnownTable) -> Iterator[str]:
