@@ -29,7 +29,7 @@ from etude.offline.resolve import (
     nouns_of,
     sorts_as_numbers,
 )
-from etude.offline.revenue import MONEY_WORDS, money_of, rows_are_sales
+from etude.offline.revenue import rows_are_sales
 from etude.offline.self_check import plan_nodes
 from etude.offline.selling import SALES, repeated_number, sold_units
 from etude.offline.spellings import fold_spellings
@@ -251,8 +251,6 @@ class _Builder(Ratios):
         fn = next((fn for choice, fn in folds.items() if choice in self.prefer), None)
         if rank is None:
             self._take_fold_of_groups()
-        elif fn is None and self._means_money(rank.text):
-            fn = "sum"
         if rank is None or fn is None or (isinstance(rank.by, Measure) and not self._measured(rank.by).raw):
             return
         column = self._rank_column(rank, self.vocabulary.table(self.resolver.anchor))
@@ -262,17 +260,10 @@ class _Builder(Ratios):
         direction: Direction = "desc" if _descends(rank, column) else "asc"
         self.question = replace(self.question, rank=replace(rank, by=by, direction=direction))
 
-    def _means_money(self, text: str) -> bool:
-        """Return whether `the most money` is what rows cost: it is added up, because no column has that name."""
-        paid = money_of(self.vocabulary.tables)
-        return paid is not None and bool(MONEY_WORDS & {*text.lower().split()} - {*paid.words})
-
     def _take_fold_of_groups(self) -> None:
         """Apply the choice between the total and the average of the numbers in each group."""
         fn: Fn | None = "sum" if TAKE_SUM in self.prefer else "avg" if TAKE_AVERAGE in self.prefer else None
         (part, *others) = self.question.requested or (None,)
-        if fn is None and isinstance(part, Name) and self._means_money(part.text):
-            fn = "sum"
         if fn is None or others or not isinstance(part, Name):
             return
         measure = Measure(fn, part, text=part.text)

@@ -8,7 +8,7 @@ from etude.offline.grammar import quartiles_of
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Condition, Measure, Name, Question, Rank, Threshold
 from etude.offline.resolve import is_numeric, is_rate
-from etude.offline.revenue import sales_meanings
+from etude.offline.revenue import MONEY_WORDS, money_of, sales_meanings
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.words import base_form, split_identifier
 
@@ -40,9 +40,6 @@ LEVELS = frozenset(
     """.split()  # noqa: SIM905 - a list of words reads best as text
 )
 """Words in the names of columns whose numbers say how high, not how much: their sum means little."""
-
-TAKEN_IN = frozenset(("money", "revenue", "turnover"))
-"""Words for what all sales bring in together."""
 
 
 def adds_up(column: KnownColumn) -> bool:
@@ -299,10 +296,12 @@ def _is_derived(name: Name, vocabulary: Vocabulary) -> bool:
 
 
 def _is_taken_in(name: Name, vocabulary: Vocabulary) -> bool:
-    """Return whether a noun means all that is taken in, by a column of another name: `money` by `amount`."""
+    """Return whether a noun means all that is taken in, by a column of another name: `money` by `amount` or `price`."""
+    paid = money_of(vocabulary.tables)
     columns = [vocabulary.table(m.table).column(m.column) for m in name.columns if m.column]
     word = base_form(name.text.lower())
-    return word in TAKEN_IN and bool(columns) and all(adds_up(c) and word not in c.words for c in columns)
+    added = all((c == paid or adds_up(c)) and word not in c.words for c in columns)
+    return word in MONEY_WORDS and bool(columns) and added
 
 
 def is_repeated(question: Question, vocabulary: Vocabulary) -> bool:
@@ -330,13 +329,13 @@ def _summed(question: Question, vocabulary: Vocabulary) -> Question:
     (part,) = question.requested
     # "Revenue from returned orders": of all of them together.
     chosen = question.ordering or question.top
-    whole = isinstance(part, Name) and _totals(part, vocabulary) and not chosen
-    if not (question.groups or timed or whole):
+    total = isinstance(part, Name) and _totals(part, vocabulary)
+    if not (question.groups or timed or (total and not chosen)):
         return question
     if not isinstance(part, Name) or part.tables or not part.columns:
         return question
     columns = [vocabulary.table(m.table).column(m.column) for m in part.columns if m.column]
-    if not columns or not all(adds_up(column) for column in columns):
+    if not columns or not (total or all(adds_up(column) for column in columns)):
         return question
     measure = Measure("sum", part, text=part.text)
     notes = (*question.notes, f"`{part.text}` is added up.")
