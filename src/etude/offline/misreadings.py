@@ -156,10 +156,13 @@ def _find_far_adjective(question: Question) -> Iterator[str]:
 
 def _find_far_number(question: Question) -> Iterator[str]:
     """`the people injured`, if `injured` is a number that something else has."""
-    tables = {m.table for m in question.subject.tables} if question.subject is not None else set()
+    subject = question.subject
+    if subject is None or not subject.tables:
+        return
+    tables = {m.table for m in subject.tables}
     for name in question.loose:
-        if tables and name.columns and not any(m.flag or m.table in tables for m in name.columns):
-            yield f"It is not clear what `{name.text}` says about `{question.subject.text}`."  # type: ignore[union-attr]
+        if name.columns and not any(m.flag or m.table in tables for m in name.columns):
+            yield f"It is not clear what `{name.text}` says about `{subject.text}`."
 
 
 def _find_nested_absence(items: Sequence[TaggedItem], question: Question) -> Iterator[str]:

@@ -143,10 +143,9 @@ def _doubt_namesake_groups(understanding: Understanding, run_plan: RunPlan) -> s
 
 def _doubt_owner(understanding: Understanding, run_plan: RunPlan) -> str | None:
     """`heads of departments`, if some heads have no department: are they meant too?"""
-    plan, question = understanding.plan, understanding.question
+    plan, subject, owners = understanding.plan, understanding.question.subject, understanding.question.context
     said = " ".join(word for word in understanding.text.lower().split() if word not in ("the", "all", "each"))
-    owners = [name for name in question.context if question.subject is not None]
-    if not any(f"{question.subject.text.lower()} of {name.text.lower()}" in said for name in owners):  # type: ignore[union-attr]
+    if subject is None or not any(f"{subject.text.lower()} of {name.text.lower()}" in said for name in owners):
         return None
     filters = plan.where if isinstance(plan.where, tuple) else () if plan.where is None else (plan.where,)
     others = tuple(
@@ -157,8 +156,7 @@ def _doubt_owner(understanding: Understanding, run_plan: RunPlan) -> str | None:
     wider = plan.model_copy(update={"where": others or None})
     if Counter(_texts(run_plan(plan))) == Counter(_texts(run_plan(wider))):
         return None
-    noun = question.subject.text if question.subject is not None else ""
-    return f"Some `{noun}` have no `{owners[0].text}`, so it is not clear whether they are meant."
+    return f"Some `{subject.text}` have no `{owners[0].text}`, so it is not clear whether they are meant."
 
 
 def _doubt_missing_groups(understanding: Understanding, run_plan: RunPlan) -> str | None:
