@@ -175,7 +175,7 @@ class Conclusion:
         """Return the chart that the model chose, else the last one that a cell drew, else one that suits the result.
 
         The first text says why the chart that the model chose cannot be drawn, the second why the result is not drawn
-        in the form that the question names; both are empty if there is no problem.
+        in the form that the question names; both are empty if nothing has to be said.
         """
         lost, chart = "", choice.get("chart")
         if is_declined(chart):

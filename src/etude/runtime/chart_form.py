@@ -38,7 +38,8 @@ def asked_form(question: str) -> Form | None:
 def draw_in_form(chart: dict[str, Any] | None, form: Form, result: Result) -> tuple[dict[str, Any] | None, str]:
     """Return the chart in the form that was asked for, or as it is and a note that says why not."""
     if chart is None:
-        return None, f"There is no chart with {_SHOWN[form]}: the result is not one number for each of several groups."
+        why = "it does not have one number for each of several groups"
+        return None, f"The result cannot be drawn as {_SHOWN[form]}: {why}."
     mark = chart["mark"]["type"]
     if mark == form:
         return chart, ""

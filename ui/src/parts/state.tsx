@@ -18,7 +18,7 @@ const RUN: Record<RunStatus, [Shape, string]> = {
   cancelled: ["off", "stopped"],
 };
 
-/** The state of a run. A question that was not understood is no failure of the system. */
+/** The state of a run. If a question was not understood, the system did not fail. */
 export function RunState({ status, code }: { status: RunStatus; code?: string | null | undefined }) {
   if (code === "not_understood") return <State shape="ask">not understood</State>;
   const [shape, word] = RUN[status];
