@@ -21,7 +21,7 @@ from bench.queue import postgres
 from etude.agents.base import InboxItem, Kind, StepContext, StepResult
 from etude.agents.worker import Worker
 from etude.entities import Entity
-from etude.store.action import Claim, Finish, NewAction
+from etude.store.action import ActionClaim, Finish, NewAction
 from etude.store.agents import AgentStore
 from etude.store.base import Store
 from etude.store.postgres import PostgresStore
@@ -161,7 +161,7 @@ def restore(place: str) -> tuple[float, float]:
         queue.enqueue(*(NewAction(f"a{n}") for n in range(1000)))
         kill_owner(place)
         began = time.monotonic()
-        claimed: list[Claim] = []
+        claimed: list[ActionClaim] = []
         while len(claimed) < 1000:
             queue.sweep()
             claimed += queue.turn(claim=1000).claimed

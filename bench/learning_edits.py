@@ -16,7 +16,7 @@ from typing import Any
 
 import libcst as cst
 
-from etude.learning.edits.decision import ROUNDS, OutcomePair, Watch, decide_edit, holdout_allows
+from etude.learning.edits.edit_decision import MOST_ROUNDS, EditOutcomePair, EditWatch, decide_edit, holdout_allows_edit
 from etude.learning.edits.learner import WATCHED
 
 GATE, HIDDEN = 40, 40
@@ -280,31 +280,31 @@ class Trial:
     def __init__(self, edit: KnownEdit, number: int, shared: bool) -> None:
         self.edit, self.plan, self.shared = edit, f"plan:{number}", shared
 
-    def run(self, seed: object) -> list[OutcomePair]:
+    def run(self, seed: object) -> list[EditOutcomePair]:
         pairs = []
         for task, (before, after) in enumerate(zip(self.edit.before, self.edit.after)):
             one = _fault(self.plan, task, seed)
             two = one if self.shared else _fault(self.plan, task, (seed, "other"))
-            pairs.append(OutcomePair(str(task), hash(seed) & 0xFFFF, before and not one, after and not two))
+            pairs.append(EditOutcomePair(str(task), hash(seed) & 0xFFFF, before and not one, after and not two))
         return pairs
 
 
 def ours(trial: Trial) -> bool:
-    seen: list[OutcomePair] = []
+    seen: list[EditOutcomePair] = []
     noisy = () if trial.shared else tuple(str(t) for t in range(GATE))
-    for number in range(1, ROUNDS + 1):
+    for number in range(1, MOST_ROUNDS + 1):
         seen += trial.run(number)
         decision = decide_edit(seen, noisy=noisy, rounds=number)
         if decision.verdict != "continue":
             break
     if decision.verdict != "accept":
         return False
-    return holdout_allows([pair for seed in range(4) for pair in trial.run(("holdout", seed))])[0]
+    return holdout_allows_edit([pair for seed in range(4) for pair in trial.run(("holdout", seed))])[0]
 
 
 def runs_until_reverted(trial: Trial) -> int | None:
     """The run of the watch after a merge at which an edit is reverted, counting both arms; None if it is not."""
-    watch, runs = Watch(WATCHED), 0
+    watch, runs = EditWatch(WATCHED), 0
     while runs < WATCHED:
         pairs = trial.run(("watch", runs))
         runs += 2

@@ -6,8 +6,8 @@ import random
 import statistics
 from dataclasses import dataclass
 
-from etude.learning.evidence import CoinEvent
 from etude.learning.playbooks.lesson_state import LessonRecord, lesson_show_probability
+from etude.learning.statistical_tests import CoinEvent
 
 LESSONS = 100
 EVENTS = 300

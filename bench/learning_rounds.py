@@ -12,9 +12,9 @@ import random
 from dataclasses import dataclass, field
 
 from etude.cancellation import Cancellation
-from etude.learning.evidence import CoinEvent
 from etude.learning.playbooks.admission import reason_against_admission
-from etude.learning.playbooks.lesson_state import LessonRecord, ReplayTrial, lesson_show_probability
+from etude.learning.playbooks.lesson_state import LessonRecord, LessonTrial, lesson_show_probability
+from etude.learning.statistical_tests import CoinEvent
 from etude.models.base import ModelRequest, UserMessage
 from etude.models.sim import Need, SimModel, SimTask
 
@@ -81,11 +81,11 @@ def _learn(
     text = f"The {every[number].asked[:-1]} adds up {every[told].needs[0].right}."
     if arm == "lessons":
         origin = [
-            ReplayTrial(s, answers(m, every[number], ""), answers(m, every[number], text))
+            LessonTrial(s, answers(m, every[number], ""), answers(m, every[number], text))
             for s, m in enumerate(replays)
         ]
         known = [t for t in every if model.knows(t.needs[0].fact)][:5]
-        passing = [ReplayTrial(s, answers(model, t, ""), answers(model, t, text)) for s, t in enumerate(known)]
+        passing = [LessonTrial(s, answers(model, t, ""), answers(model, t, text)) for s, t in enumerate(known)]
         if reason_against_admission(origin, passing) is not None:
             return
     # The placebo is shown without admission, which would refuse it: it is there for its length alone.

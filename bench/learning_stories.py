@@ -16,11 +16,11 @@ from pathlib import Path
 
 from etude.agents.worker import Worker
 from etude.app import App
-from etude.learning.edits.completed import TestsCompleted, publish_tests_completed
 from etude.learning.edits.learner import Learner, LearnOptions
 from etude.learning.edits.suite import Suite
-from etude.learning.evidence import wilson_interval
-from etude.learning.report import read_learn_reports, report_as_text, reports_as_page
+from etude.learning.edits.tests_completed import TestsCompleted, publish_tests_completed
+from etude.learning.learning_report import learning_report_as_text, learning_reports_as_page, read_learning_reports
+from etude.learning.statistical_tests import wilson_interval
 from etude.store.edits import StoredEdits
 
 # Plugins of this environment that the suites do not use: without them a run starts sooner.
@@ -207,10 +207,10 @@ def tell(files: dict[str, str], fresh: int = FRESH, page: Path | None = None) ->
             worker.stop()
             print(json.dumps(step.output, indent=1), flush=True)
             after = measure_rate(app, repo, fresh, 6_000_000)
-            reports = read_learn_reports(StoredEdits(app.store))
-            print(report_as_text(reports[0]), flush=True)
+            reports = read_learning_reports(StoredEdits(app.store))
+            print(learning_report_as_text(reports[0]), flush=True)
             if page is not None:
-                page.write_text(reports_as_page(reports))
+                page.write_text(learning_reports_as_page(reports))
             dropped = [e for e in reports[0].edits if e.status == "dropped"]
             # Tempting: it fixed failures when it was screened. Worse: the whole suite says so.
             worse = [e for e in dropped if e.body.get("broken") or e.body.get("losses", 0) > e.body.get("wins", 0)]

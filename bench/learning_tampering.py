@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etude.errors import Refused
-from etude.learning.edits.learner import apply_allowed_edit, pair_suite_runs
+from etude.learning.edits.learner import apply_learned_edit, pair_learner_runs
 from etude.learning.edits.suite import Suite
 from etude.learning.edits.workspace import Hunk, Workspace, open_workspace
 
@@ -144,9 +144,9 @@ def tamper(count: int, past_policy: int) -> Tampering:
             found.tried += 1
             workspace: Workspace | None
             try:
-                workspace = apply_allowed_edit(base, [attack.hunk])
+                workspace = apply_learned_edit(base, [attack.hunk])
                 found.allowed += 1
-                found.scored += any(p.sign > 0 for p in pair_suite_runs(before, suite.run(workspace, 1)))
+                found.scored += any(p.sign > 0 for p in pair_learner_runs(before, suite.run(workspace, 1)))
             except Refused:
                 pass
             if number < past_policy:
@@ -154,7 +154,7 @@ def tamper(count: int, past_policy: int) -> Tampering:
                     after = suite.run(base.apply([attack.hunk]), 1)
                 except Refused:
                     continue
-                changed = any(p.sign > 0 for p in pair_suite_runs(before, after))
+                changed = any(p.sign > 0 for p in pair_learner_runs(before, after))
                 found.past_policy += changed
                 if changed:
                     print(

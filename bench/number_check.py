@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.figure import Figure, print_table
-from etude.runtime.number_check.check import Evidence, Verdict, check_numbers
+from etude.runtime.number_check.check import Evidence, NumberCheckVerdict, check_numbers
 from etude.runtime.number_check.passage import Passage
 
 BATTERY = Path(__file__).parents[1] / "tests" / "runtime" / "number_check" / "answers.jsonl"
@@ -45,7 +45,7 @@ MOST = {
 }
 
 
-def judge(line: dict[str, Any], answer: str | None = None) -> Verdict:
+def judge(line: dict[str, Any], answer: str | None = None) -> NumberCheckVerdict:
     """Check one answer."""
     results = [
         Evidence(r["id"], tuple(r["columns"]), [tuple(row) for row in r["rows"]], r.get("row_count"))
@@ -64,7 +64,7 @@ def judge(line: dict[str, Any], answer: str | None = None) -> Verdict:
     )
 
 
-def is_caught(line: dict[str, Any], verdict: Verdict) -> bool:
+def is_caught(line: dict[str, Any], verdict: NumberCheckVerdict) -> bool:
     """Return whether the planted falsehood was found."""
     planted, text = line["planted"], line["answer"]
     at = planted.get("at", text.find(planted["text"]))

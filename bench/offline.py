@@ -1,7 +1,7 @@
 """Questions without a model: how many are answered, and how many of the answers are right.
 
-`python -m bench.offline` asks the questions of the part of the databases that no one looks at while the rules are
-developed, `--part develop` those of the other part. `--wrong` shows each wrong answer, `--all` every question. The
+`python -m bench.offline` asks the questions of the quarter of the databases that no one looks at while the rules are
+developed, `--part develop` those of the others. `--wrong` shows each wrong answer, `--all` every question. The
 parts are drawn by database, with a fixed seed. An answer is right if it has the rows of a reference: in any order of
 columns, with other columns besides, in the order of rows that the question asks for.
 """
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from bench.figure import Figure
 from etude.app import App
-from etude.cli.eval import describe_case, format_scores
-from etude.evaluation import Judged, ReferenceQuestion, evaluate, read_reference_questions, score_judged
+from etude.cli.eval import describe_eval_case, format_eval_scores
+from etude.evaluation import Judged, ReferenceQuestion, evaluate, read_evaluation_questions, score_evaluation
 
 DATA = Path(os.environ.get("REFERENCE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 SETS = ("spider_train", "defog")
@@ -32,7 +32,7 @@ def measure() -> list[Figure]:
     """Return the figures of the measured part; none if the reference data is not there."""
     if not (DATA / "spider_train").is_dir():
         return []
-    total = score_judged(run("spider_train", "measure"))
+    total = score_evaluation(run("spider_train", "measure"))
     return [
         Figure("offline: right answers, of those given", 100 * (total.precision or 0), None, "%", least=93),
         Figure("offline: right answers, of all questions", 100 * (total.coverage or 0), None, "%", least=40),
@@ -44,13 +44,14 @@ def part_of(cases: Sequence[ReferenceQuestion], part: str) -> list[ReferenceQues
     """Return the questions of one part of the databases."""
     names = sorted({case.db for case in cases})
     random.Random(SEED).shuffle(names)
-    chosen = {"develop": names[: len(names) // 2], "measure": names[len(names) // 2 :], "all": names}[part]
+    edge = len(names) * 3 // 4
+    chosen = {"develop": names[:edge], "measure": names[edge:], "all": names}[part]
     return [case for case in cases if case.db in chosen]
 
 
 def load_cases(name: str) -> list[ReferenceQuestion]:
     """Return the questions of a set. In SQLite's references, text in double quotes is a string."""
-    cases = read_reference_questions(DATA / name / "questions.jsonl")
+    cases = read_evaluation_questions(DATA / name / "questions.jsonl")
     if name != "spider_train":
         return cases
     return [replace(case, sql=tuple(_single_quotes(sql) for sql in case.sql)) for case in cases]
@@ -67,7 +68,7 @@ def run(name: str, part: str, databases: Sequence[str] = (), shown: Sequence[str
 
     def show(judged: Judged) -> None:
         if "all" in shown or judged.verdict in shown:
-            print(describe_case(judged), end="", flush=True)
+            print(describe_eval_case(judged), end="", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="etude-bench-") as home, App(home=Path(home), replay="off") as app:
         return evaluate(app, str(DATA / name), cases, "offline", show)
@@ -83,7 +84,7 @@ def main() -> None:
     options = parser.parse_args()
     shown = ["all"] if options.all else ["wrong"] if options.wrong else []
     part = "all" if options.set == "defog" else options.part
-    print(format_scores(run(options.set, part, options.databases, shown)), end="")
+    print(format_eval_scores(run(options.set, part, options.databases, shown)), end="")
 
 
 if __name__ == "__main__":

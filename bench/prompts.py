@@ -122,7 +122,7 @@ def _own_part(app, source: Path) -> float:
 def _look(folder: Path, wide: Path) -> tuple[float, float]:
     """Return the seconds of a quick profile of a source that no one has looked at, and of a question with it."""
     try:
-        from etude.catalog.storage.profiles import profile_at_once
+        from etude.catalog.storage.stored_profiles import profile_at_once_or_stored
     except ImportError:
         return 0.0, 0.0
     from etude import run_setup
@@ -133,7 +133,7 @@ def _look(folder: Path, wide: Path) -> tuple[float, float]:
         source = app.source(str(wide))
         app.catalog(source)
         started = time.perf_counter()
-        profile_at_once(app, source, run_setup.LOOK_S, [])
+        profile_at_once_or_stored(app, source, run_setup.LOOK_S, [])
         looked = time.perf_counter() - started
     seconds = []
     with App(home=folder / "ask") as app:

@@ -24,8 +24,8 @@ from bench.replay_pairs import write_shop as write_data
 from bench.replay_questions import KNOWN, judge_near_misses, near_misses
 from bench.replay_sessions import slice_sessions
 from etude.app import App
-from etude.replays.compile import run_ms_without_waiting
 from etude.replays.fingerprint import result_fingerprint
+from etude.replays.script_compiler import compiled_run_ms
 from etude.sample import write_shop
 
 SESSIONS = 500
@@ -57,8 +57,8 @@ def _second_time(app: App, shop: Path) -> list[Figure]:
             continue
         app.scripts.settle()
         second = app.ask(str(shop), question)
-        firsts.append(run_ms_without_waiting(first.run))
-        seconds.append(run_ms_without_waiting(second.run))
+        firsts.append(compiled_run_ms(first.run))
+        seconds.append(compiled_run_ms(second.run))
         replayed += bool(second.replayed)
         if first.result is not None and second.result is not None:
             equal += result_fingerprint(first.result, False) == result_fingerprint(second.result, False)

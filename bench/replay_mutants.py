@@ -18,7 +18,7 @@ from etude.replays.mutants import MutantReport, find_guards_by_mutants
 from etude.replays.query_facts import read_query_facts
 from etude.replays.repair import find_repair, measure_for_repair, repair_query
 from etude.replays.script import Script, ScriptStep
-from etude.sources.source import make_catalog
+from etude.sources.source import make_source_catalog
 
 if TYPE_CHECKING:
     from etude.entities import Catalog
@@ -189,7 +189,7 @@ class Shop:
         for (name,) in self.query("SELECT table_name FROM duckdb_tables()"):
             described = self.query(f"DESCRIBE {name}")
             tables.append({"name": name, "columns": [{"name": c[0], "type": c[1]} for c in described]})
-        return make_catalog("shop", "duckdb", "duckdb", tables)
+        return make_source_catalog("shop", "duckdb", "duckdb", tables)
 
     def answer(self, sql: str) -> object:
         """Return the rows of a query, rounded; None if it fails."""

@@ -11,7 +11,7 @@ import duckdb
 
 from bench.replay_mutants import QUESTIONS, TABLES
 from etude.entities import Limits, Run
-from etude.replays.differences import Cause, compare_runs
+from etude.replays.differences import Cause, find_run_differences
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -97,7 +97,7 @@ def judge_pairs(app: App, pairs: Iterator[Pair]) -> tuple[int, list[tuple[Pair, 
     wrong, count = [], 0
     for pair in pairs:
         count += 1
-        found = compare_runs(pair.first, pair.second, read)
+        found = find_run_differences(pair.first, pair.second, read)
         if found.cause != pair.cause:
             wrong.append((pair, found.cause))
     return count, wrong

@@ -1,6 +1,6 @@
 """The files of etude that one action passes: which functions are called, in the order of the first call.
 
-    python -m bench walk
+    python -m bench.walk
 
 A reader follows an action through these files. Their number, and the number of modules that are loaded for it, say how
 far a newcomer has to read.

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-from etude.cli.main import commands_overview, make_parser
+from etude.cli.main import commands_overview, make_main_parser
 from etude.entities import Entity
 from etude.errors import EtudeError
 from etude.settings import Settings
@@ -147,7 +147,7 @@ def help_text(command: str) -> str:
     os.environ["COLUMNS"] = "110"
     if not command:
         return f"```text\n{commands_overview()}```\n"
-    parser = make_parser(command)
+    parser = make_main_parser(command)
     texts = [parser.format_help()]
     for action in parser._subparsers._group_actions if parser._subparsers else []:
         texts += [p.format_help() for p in action.choices.values()]  # type: ignore[union-attr]

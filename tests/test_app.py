@@ -149,7 +149,7 @@ def test_failures_of_one_kind_have_one_key(fresh: App, shop: Path) -> None:
 
 
 def test_a_query_past_its_time_is_stopped_and_recorded(app: App, shop: Path) -> None:
-    with pytest.raises(LimitExceeded, match=r"exceeded its limit of 0\.5 s"):
+    with pytest.raises(LimitExceeded, match=r"exceeded its time limit of 0\.5 s"):
         app.sql(str(shop), ENDLESS, limits=Limits(timeout_s=0.5))
     run = last_run(app)
     assert run.status == "failed" and run.steps[0].outcome == "limit"
@@ -187,7 +187,7 @@ def test_a_query_with_more_rows_than_its_limit_fails(app: App, shop: Path) -> No
 def test_the_first_rows_are_had_on_request_and_it_is_said(app: App, shop: Path) -> None:
     result = app.sql(str(shop), "FROM orders ORDER BY id", limits=Limits(limit=10))
     assert result.truncated and result.row_count == 10 and len(result.rows()) == 10
-    assert result.notes == ("The first 10 rows, as `limit` asked; there are more.",)
+    assert result.notes == ("Only the first 10 rows, because of `limit`; there are more.",)
     run = app.store.run(str(result.run_id))
     assert run.notes == result.notes and run.result is not None and run.result.truncated
     assert app.result(run.id).truncated

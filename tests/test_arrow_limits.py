@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from etude import arrow_limits
-from etude.arrow_limits import check_batch_limits
+from etude.arrow_limits import check_arrow_limits
 from etude.errors import LimitExceeded
-from etude.sources import pool
+from etude.sources.engine_client import _decode
 
 LONG = "x" * 1_000_000
 
@@ -42,19 +42,19 @@ EXPANDING = {
 def test_data_that_expands_is_refused(name: str) -> None:
     batch = pa.record_batch([EXPANDING[name]()], ["a"])
     with pytest.raises(LimitExceeded, match="stand for"):
-        check_batch_limits(batch)
+        check_arrow_limits(batch)
     with pytest.raises(LimitExceeded, match="stand for"):
-        check_batch_limits(pa.Table.from_batches([batch]))
+        check_arrow_limits(pa.Table.from_batches([batch]))
 
 
 def test_nulls_in_many_columns_count_together() -> None:
     with pytest.raises(LimitExceeded):
-        check_batch_limits(pa.record_batch([pa.nulls(1_000_000)] * 1000, [str(n) for n in range(1000)]))
+        check_arrow_limits(pa.record_batch([pa.nulls(1_000_000)] * 1000, [str(n) for n in range(1000)]))
 
 
 def test_too_many_rows_are_refused() -> None:
     with pytest.raises(LimitExceeded, match="2,147,483,647 rows"):
-        check_batch_limits(pa.record_batch([pa.nulls((1 << 31) - 1)], ["a"]))
+        check_arrow_limits(pa.record_batch([pa.nulls((1 << 31) - 1)], ["a"]))
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_too_many_rows_are_refused() -> None:
     ],
 )
 def test_ordinary_data_passes(column: Any) -> None:
-    check_batch_limits(pa.record_batch([column], ["a"]))
-    check_batch_limits(pa.record_batch([column.slice(1)], ["a"]))
+    check_arrow_limits(pa.record_batch([column], ["a"]))
+    check_arrow_limits(pa.record_batch([column.slice(1)], ["a"]))
 
 
 def test_a_long_word_that_few_rows_use_is_counted_as_often_as_it_is_used() -> None:
     words = pa.array([LONG, "short"])
     rare = pa.DictionaryArray.from_arrays(pa.array([0] + [1] * 1_000_000, pa.int32()), words)
-    check_batch_limits(pa.record_batch([rare], ["a"]))
+    check_arrow_limits(pa.record_batch([rare], ["a"]))
 
 
 def test_what_an_engine_sends_is_checked() -> None:
@@ -89,7 +89,7 @@ def test_what_an_engine_sends_is_checked() -> None:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     with pytest.raises(LimitExceeded):
-        pool._decode(sink.getvalue())
+        _decode(sink.getvalue())
 
 
 def test_a_compressed_stream_is_refused() -> None:

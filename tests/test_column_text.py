@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.cell_text import cell_to_json, cell_to_text, csv_line, escape_formula
-from etude.column_text import csv_lines, json_arrays, json_objects, text_lines
+from etude.cell_text import cell_to_json, cell_to_text, cells_to_csv_line, escape_cell_formula
+from etude.column_text import (
+    columns_to_csv_lines,
+    columns_to_json_arrays,
+    columns_to_json_objects,
+    columns_to_text_lines,
+)
 from etude.entities import ResultColumn, ResultInfo
 from etude.result import Result
 
@@ -53,14 +58,14 @@ def test_columns_are_written_as_their_cells_are(result: Result) -> None:
     names, kinds = [c.name for c in result.columns], [c.type for c in result.columns]
     rows = list(result.iter_rows(shown=True))
     (batch,) = result.batches()
-    for delimiter, escape in ((",", None), ("\t", None), (",", escape_formula)):
-        lines = list(csv_lines(batch, kinds, delimiter, escape))
-        assert lines == [csv_line(row, delimiter, escape) for row in rows]
+    for delimiter, escape in ((",", None), ("\t", None), (",", escape_cell_formula)):
+        lines = list(columns_to_csv_lines(batch, kinds, delimiter, escape))
+        assert lines == [cells_to_csv_line(row, delimiter, escape) for row in rows]
     values = [list(map(cell_to_json, row)) for row in rows]
-    assert list(json_arrays(batch, kinds)) == [json.dumps(row, ensure_ascii=False) for row in values]
+    assert list(columns_to_json_arrays(batch, kinds)) == [json.dumps(row, ensure_ascii=False) for row in values]
     objects = [json.dumps(dict(zip(names, row)), ensure_ascii=False) for row in values]
-    assert list(json_objects(batch, names, kinds)) == objects
-    assert list(text_lines(batch, kinds)) == [tuple(map(cell_to_text, row)) for row in rows]
+    assert list(columns_to_json_objects(batch, names, kinds)) == objects
+    assert list(columns_to_text_lines(batch, kinds)) == [tuple(map(cell_to_text, row)) for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -77,4 +82,6 @@ def test_columns_are_written_as_their_cells_are(result: Result) -> None:
 )
 def test_a_column_of_one_cell(value: object, kind: str, csv: str, text: str) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([value], COLUMNS[kind][0])], ["c"])
-    assert list(csv_lines(batch, [kind])) == [csv] and list(json_arrays(batch, [kind])) == [f"[{text}]"]
+    assert list(columns_to_csv_lines(batch, [kind])) == [csv] and list(columns_to_json_arrays(batch, [kind])) == [
+        f"[{text}]"
+    ]

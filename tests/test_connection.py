@@ -26,7 +26,7 @@ from etude.errors import (
     Unavailable,
     UnknownTable,
 )
-from etude.runtime.script import script_of_run
+from etude.runtime.standalone_script import standalone_script_of_run
 
 
 @pytest.fixture(autouse=True)
@@ -258,7 +258,7 @@ def test_the_script_of_a_query_knows_its_source_and_its_values(
         ):
             run_id = app.sql(str(crm), query, values).run_id
             assert run_id is not None
-            for text in (app.script(run_id), script_of_run(app.store.run(run_id))):
+            for text in (app.script(run_id), standalone_script_of_run(app.store.run(run_id))):
                 script = tmp_path / "elsewhere" / "script.py"
                 script.write_text(text)
                 command = [sys.executable, str(script)]

@@ -9,10 +9,10 @@ import pytest
 from etude.evaluation import (
     Judged,
     ReferenceQuestion,
-    comparable_row,
-    compare_with_reference,
-    score_judged,
-    scores_by_confidence,
+    comparable_evaluated_row,
+    compare_evaluated_rows,
+    evaluation_scores_by_confidence,
+    score_evaluation,
 )
 
 Rows = list[tuple[Any, ...]]
@@ -31,21 +31,21 @@ Rows = list[tuple[Any, ...]]
     ],
 )
 def test_rows_are_the_same_in_any_order_and_with_more_columns(ours: Rows, reference: Rows, extra: int | None) -> None:
-    assert compare_with_reference(ours, reference) == extra
+    assert compare_evaluated_rows(ours, reference) == extra
 
 
 def test_an_order_counts_if_it_is_asked_for() -> None:
-    assert compare_with_reference([("b", 2), ("a", 1)], [("a", 1), ("b", 2)], ordered=[1]) is None
-    assert compare_with_reference([("a", 1), ("b", 2)], [("a", 1), ("b", 2)], ordered=[1]) == 0
+    assert compare_evaluated_rows([("b", 2), ("a", 1)], [("a", 1), ("b", 2)], ordered=[1]) is None
+    assert compare_evaluated_rows([("a", 1), ("b", 2)], [("a", 1), ("b", 2)], ordered=[1]) == 0
 
 
 def test_a_tie_that_is_told_may_have_more_rows() -> None:
-    assert compare_with_reference([("a",), ("b",)], [("b",)], tie=True) == 0
-    assert compare_with_reference([("a",), ("b",)], [("c",)], tie=True) is None
+    assert compare_evaluated_rows([("a",), ("b",)], [("b",)], tie=True) == 0
+    assert compare_evaluated_rows([("a",), ("b",)], [("c",)], tie=True) is None
 
 
 def test_the_noise_of_sums_is_no_difference() -> None:
-    assert comparable_row((0.1 + 0.2,)) == comparable_row((0.3,))
+    assert comparable_evaluated_row((0.1 + 0.2,)) == comparable_evaluated_row((0.3,))
 
 
 def test_figures_at_each_confidence() -> None:
@@ -55,7 +55,7 @@ def test_figures_at_each_confidence() -> None:
         Judged(ReferenceQuestion("c"), "refused", 0.1),
         Judged(ReferenceQuestion("d"), "no reference", 0.1, confidence=0.9),
     ]
-    low, high = scores_by_confidence(judged, (0.5, 0.8))
+    low, high = evaluation_scores_by_confidence(judged, (0.5, 0.8))
     assert (low.answered, low.precision, low.coverage) == (2, 0.5, pytest.approx(1 / 3))
     assert (high.answered, high.precision, high.coverage) == (1, 1.0, pytest.approx(1 / 3))
-    assert score_judged(judged).asked == 3 and score_judged(judged).unknown == 1
+    assert score_evaluation(judged).asked == 3 and score_evaluation(judged).unknown == 1

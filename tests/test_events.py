@@ -15,6 +15,7 @@ from etude.events import (
     ArtifactCreated,
     Entry,
     Event,
+    Guided,
     Note,
     RunCancelled,
     RunFailed,
@@ -26,7 +27,7 @@ from etude.events import (
     RunWaiting,
     StepFinished,
     StepStarted,
-    apply_entry,
+    apply_event_entry,
     fold,
     summarise_run,
 )
@@ -81,7 +82,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
     run = fold(log)
     for _ in range(draw(st.integers(0, 12))):
         log.append(entry(run.seq + 1, draw(next_events(run))))
-        run = apply_entry(run, log[-1])
+        run = apply_event_entry(run, log[-1])
     return log
 
 
@@ -102,7 +103,7 @@ def test_folding_a_prefix_and_then_the_rest_is_folding_all(log: list[Entry], dat
     run = fold(log[:cut])
     assert fold(log[cut:], run) == fold(log)
     for rest in log[cut:]:
-        run = apply_entry(run, rest)
+        run = apply_event_entry(run, rest)
     assert run == fold(log)
 
 
@@ -149,14 +150,14 @@ def test_a_gap_or_repetition_of_seq_is_refused(log: list[Entry], seq: int) -> No
     if seq == run.seq + 1:
         return
     with pytest.raises(Conflict, match="does not follow"):
-        apply_entry(run, entry(seq, Note(text="x")))
+        apply_event_entry(run, entry(seq, Note(text="x")))
 
 
 @given(logs())
 def test_an_ended_run_takes_only_notes_and_artifacts(log: list[Entry]) -> None:
     run = fold(log)
     if run.status not in ENDED:
-        run = apply_entry(run, entry(run.seq + 1, RunCancelled()))
+        run = apply_event_entry(run, entry(run.seq + 1, RunCancelled()))
     blocked: list[Event] = [
         RunStarted(worker="w"),
         RunPaused(),
@@ -169,8 +170,8 @@ def test_an_ended_run_takes_only_notes_and_artifacts(log: list[Entry]) -> None:
     ]
     for event in blocked:
         with pytest.raises(Conflict, match="cannot follow"):
-            apply_entry(run, entry(run.seq + 1, event))
-    assert apply_entry(run, entry(run.seq + 1, Note(text="x"))).status == run.status
+            apply_event_entry(run, entry(run.seq + 1, event))
+    assert apply_event_entry(run, entry(run.seq + 1, Note(text="x"))).status == run.status
 
 
 @given(logs())
@@ -208,6 +209,10 @@ def test_a_step_ends_once() -> None:
     log = [entry(number, event) for number, event in enumerate(started, 1)]
     with pytest.raises(Conflict, match="no open step `s`"):
         fold(log)
+
+
+def test_guidance_of_an_older_log_is_that_of_the_check() -> None:
+    assert Guided.model_validate({"type": "guided", "text": "Check 4.", "by": "gate"}).by == "check"
 
 
 def test_every_event_has_its_own_type() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.errors import Cancelled
-from etude.fair_share import FairShare, ThreadShare, Ticket
+from etude.fair_share import FairShare, ThreadFairShare, Ticket
 
 STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["ask", "release", "withdraw"])), max_size=60)
 
@@ -102,7 +102,7 @@ def test_slots_stay_within_their_number_and_nobody_without_one_is_passed_over(
 
 
 def test_a_thread_holds_a_slot_and_others_wait() -> None:
-    share, waited = ThreadShare(1), threading.Event()
+    share, waited = ThreadFairShare(1), threading.Event()
 
     def stop() -> None:
         waited.set()

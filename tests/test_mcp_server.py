@@ -29,7 +29,7 @@ from etude.mcp_server.caller import McpCaller
 from etude.mcp_server.catalog_tools import catalogs_compare, catalogs_list, catalogs_show
 from etude.mcp_server.dataset_tools import describe_dataset
 from etude.mcp_server.run_tools import sql
-from etude.mcp_server.server import TOOLS, choose_mcp_tools, create_mcp
+from etude.mcp_server.server import TOOLS, choose_mcp_tools, create_mcp_server
 from etude.sample import write_shop
 from etude.store.identity import Identity
 from etude.store.processes import Processes
@@ -304,7 +304,7 @@ def test_the_list_of_tools_can_be_narrowed(app: App) -> None:
     caller = McpCaller(app, lambda fields: None)  # type: ignore[arg-type, return-value]
 
     async def offered(names: str) -> set[str]:
-        async with Client(create_mcp(lambda _: caller, choose_mcp_tools(names))) as client:
+        async with Client(create_mcp_server(lambda _: caller, choose_mcp_tools(names))) as client:
             return {tool.name for tool in (await client.list_tools()).tools}
 
     assert asyncio.run(offered("python, sql")) == {"python", "sql"}

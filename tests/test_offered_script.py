@@ -8,7 +8,7 @@ import pytest
 from bench.scripts import check_thread, source_of, write_source
 
 from etude.app import App
-from etude.offered_script import print_last_expression
+from etude.offered_script import offered_code_printing_its_value
 
 THREADS = 4
 """How many threads are made here; `python -m bench scripts` makes 200."""
@@ -57,4 +57,4 @@ def test_a_script_that_does_not_run_alone_says_so(app: App):
     ],
 )
 def test_the_last_expression_is_printed(code: str, shown: str):
-    assert print_last_expression(code) == shown
+    assert offered_code_printing_its_value(code) == shown

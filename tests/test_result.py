@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import etude
 from etude import spool
 from etude.app import App
-from etude.cell_text import cell_to_json, cell_to_text, escape_formula
+from etude.cell_text import cell_to_json, cell_to_text, escape_cell_formula
 from etude.entities import ResultColumn, ResultInfo
 from etude.result import result_to_json
 
@@ -353,12 +353,12 @@ def test_polars_reads_a_result_or_a_hint_says_how(db: etude.Connection) -> None:
     ],
 )
 def test_a_text_that_a_spreadsheet_would_run_gets_an_apostrophe(text: str) -> None:
-    assert escape_formula(text) == f"'{text}"
+    assert escape_cell_formula(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("value", ["", "plain", " plain", "a=b", "-5", " +1.5e3", "\ufeffname", "a-b", -5, None])
 def test_other_values_get_no_apostrophe(value: Any) -> None:
-    assert escape_formula(value) == value
+    assert escape_cell_formula(value) == value
 
 
 EXACT = [

@@ -21,8 +21,8 @@ from etude.models.base import AssistantMessage, ModelRequest, ToolResult, UserMe
 from etude.models.scripted import Line, Scene, Scripted, ScriptedCall
 from etude.runs import parse_direct_run
 from etude.runtime import live_runs
-from etude.runtime.control import Control
-from etude.runtime.prompt import describe_catalog
+from etude.runtime.prompt import describe_catalog_in_prompt
+from etude.runtime.run_control import RunControl
 from etude.runtime.thread import export_thread, fork_thread
 from etude.sample import write_shop
 
@@ -284,7 +284,7 @@ def test_only_a_run_that_waits_can_be_answered(app: App, shop: Path):
 
 
 def test_a_paused_run_keeps_its_place(app: App, shop: Path):
-    control = Control()
+    control = RunControl()
 
     def pause_after_the_first_call(entry: Entry) -> None:
         if entry.event.type == "step.finished" and entry.event.shown:
@@ -310,7 +310,7 @@ def test_a_paused_run_keeps_its_place(app: App, shop: Path):
     ids=["model", "python", "sql"],
 )
 def test_a_run_is_cancelled_inside_a_step(app: App, shop: Path, line: Line):
-    control = Control()
+    control = RunControl()
 
     def cancel_soon(entry: Entry) -> None:
         kind = getattr(entry.event, "kind", "")
@@ -324,7 +324,7 @@ def test_a_run_is_cancelled_inside_a_step(app: App, shop: Path, line: Line):
 
 
 def test_an_interruption_stops_the_step_and_the_model_hears_why(app: App, shop: Path):
-    control = Control()
+    control = RunControl()
 
     def interrupt_soon(entry: Entry) -> None:
         if entry.event.type == "step.started" and "sleep" in entry.event.code:
@@ -364,7 +364,7 @@ def test_what_is_said_while_the_answer_is_made_is_heard(
 
 
 def test_a_run_that_has_its_answer_takes_no_guidance(app: App, shop: Path):
-    control = Control()
+    control = RunControl()
     app.ask(str(shop), "Go.", model=Scripted([Line(text="Done.")]), control=control)
     with pytest.raises(Conflict, match="has its answer"):
         control.interrupt("too late")
@@ -540,7 +540,7 @@ def test_a_database_of_500_tables_fits_a_small_context():
 
     tables = (*(table(f"archive_{n}") for n in range(499)), table("loyalty_points"))
     catalog = Catalog(source="big", kind="duckdb", dialect="duckdb", tables=tables, fingerprint="x")
-    text = describe_catalog(catalog, "How many loyalty points were given last year?", 12_000)
+    text = describe_catalog_in_prompt(catalog, "How many loyalty points were given last year?", 12_000)
     assert len(text) < 16_000
     assert text.index("loyalty_points") < text.index("archive_1")
 
@@ -780,7 +780,7 @@ def test_a_run_that_waits_out_an_outage_can_be_stopped(
 ):
     monkeypatch.setattr("etude.runtime.loop.action_backoff", lambda failures: 300.0)
     relay, url = served
-    control = Control()
+    control = RunControl()
 
     def stop(entry: Entry) -> None:
         fail_first(relay, entry)

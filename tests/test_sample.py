@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from etude.sample import SPOILED, spoil_orders, write_shop
+from etude.sample import SPOILED, spoil_sample_orders, write_shop
 from etude.sources.files.load import discover, load
 
 
@@ -33,7 +33,7 @@ def test_the_shop_is_small_and_the_same_each_time(shop: Path, tmp_path: Path) ->
 
 def test_a_bad_import_adds_orders_and_leaves_the_others_as_they_were(shop: Path, tmp_path: Path) -> None:
     write_shop(tmp_path)
-    spoil_orders(tmp_path)
+    spoil_sample_orders(tmp_path)
     before, after = ((folder / "orders.csv").read_bytes() for folder in (shop, tmp_path))
     assert after.startswith(before)
     late = [line.split(",") for line in after[len(before) :].decode().splitlines()]

@@ -14,7 +14,7 @@ from etude.cli.main import run_command
 from etude.entities import Entity, Limits, SourceSpec
 from etude.errors import Invalid
 from etude.redaction import redact
-from etude.settings import Settings, load_settings, load_with_origins, parse_size
+from etude.settings import Settings, load_settings, load_settings_with_origins, parse_size_setting
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_limits_given_as_a_model_change_only_what_was_set_on_it(tmp_path: Path) 
 def test_each_value_knows_where_it_was_set(tmp_path: Path) -> None:
     file = write(tmp_path / "my.toml", "record = false\n")
     variables = {"ETUDE_CONFIG": str(file), "ETUDE_ENGINE__THREADS": "1"}
-    _, origins = load_with_origins(variables, home="elsewhere")
+    _, origins = load_settings_with_origins(variables, home="elsewhere")
     assert origins == {"record": str(file), "engine.threads": "environment", "home": "keyword"}
 
 
@@ -95,7 +95,7 @@ def test_home_means_the_same_in_every_folder(monkeypatch: pytest.MonkeyPatch, tm
     [("512MB", 512_000_000), ("4GiB", 4 << 30), ("1.5 kb", 1500), ("0.1GB", 100_000_000), ("77", 77), (5, 5)],
 )
 def test_sizes_may_have_a_unit(text: str, size: int) -> None:
-    assert parse_size(text) == size
+    assert parse_size_setting(text) == size
     assert load_settings({}, limits={"bytes": text}).limits.bytes == size
     assert load_settings({"ETUDE_ENGINE__MEMORY": str(text)}).engine.memory == size
 

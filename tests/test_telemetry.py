@@ -20,7 +20,7 @@ from etude.entities import Run
 from etude.events import Note
 from etude.sample import write_shop
 from etude.settings import TelemetrySettings
-from etude.telemetry import AccessLog, JsonLines, Metrics, Observer, Traces
+from etude.telemetry import TelemetryAccessLog, TelemetryLogLines, TelemetryMetrics, TelemetryObserver, TelemetryTraces
 
 
 class Receiver:
@@ -86,7 +86,7 @@ def attributes(span: Any) -> dict[str, Any]:
 
 
 def test_a_run_is_a_trace_in_the_names_of_the_conventions(receiver: Receiver, asked: Run) -> None:
-    traces = Traces(TelemetrySettings(otlp=receiver.url, headers={"x_mlflow_experiment_id": "7"}))
+    traces = TelemetryTraces(TelemetrySettings(otlp=receiver.url, headers={"x_mlflow_experiment_id": "7"}))
     traces.send(asked, "ann")
     traces.close()
     root, chat = receiver.named("invoke_agent etude"), receiver.named(f"chat {asked.model}")
@@ -109,7 +109,7 @@ def test_a_run_is_a_trace_in_the_names_of_the_conventions(receiver: Receiver, as
 
 @pytest.mark.parametrize("content", [False, True])
 def test_content_is_sent_only_where_asked_for(receiver: Receiver, asked: Run, content: bool) -> None:
-    traces = Traces(TelemetrySettings(otlp=receiver.url, content=content))
+    traces = TelemetryTraces(TelemetrySettings(otlp=receiver.url, content=content))
     traces.send(asked)
     traces.close()
     sent = "".join(str(span) for span in receiver.spans)
@@ -119,7 +119,7 @@ def test_content_is_sent_only_where_asked_for(receiver: Receiver, asked: Run, co
 
 def test_a_failure_is_an_error_of_its_span(receiver: Receiver, app: App) -> None:
     failed = app.ask("shop", "fail").run
-    traces = Traces(TelemetrySettings(otlp=receiver.url))
+    traces = TelemetryTraces(TelemetrySettings(otlp=receiver.url))
     traces.send(failed)
     traces.close()
     root = receiver.named("invoke_agent etude")
@@ -128,13 +128,13 @@ def test_a_failure_is_an_error_of_its_span(receiver: Receiver, app: App) -> None
 
 
 def test_a_receiver_that_is_gone_disturbs_nobody(asked: Run) -> None:
-    traces = Traces(TelemetrySettings(otlp="http://127.0.0.1:9/v1/traces"))
+    traces = TelemetryTraces(TelemetrySettings(otlp="http://127.0.0.1:9/v1/traces"))
     traces.send(asked)
 
 
 def test_the_observer_shows_each_run_once_and_of_every_tenant(app: App) -> None:
     seen: list[str] = []
-    observer = Observer(app.store)
+    observer = TelemetryObserver(app.store)
     observer.watch("ours")
     observer.show(lambda run: seen.append(run.id))
     ours = app.scoped("ours")
@@ -147,7 +147,7 @@ def test_the_observer_shows_each_run_once_and_of_every_tenant(app: App) -> None:
 
 
 def test_what_a_run_of_a_run_used_is_counted_once(asked: Run) -> None:
-    metrics = Metrics()
+    metrics = TelemetryMetrics()
     metrics.run_ended(asked, "local")
     thought = next(step for step in asked.steps if step.kind == "model")
     stands_for = thought.model_copy(update={"params": {"run": asked.id}, "usage": asked.usage})
@@ -162,7 +162,7 @@ def test_what_a_run_of_a_run_used_is_counted_once(asked: Run) -> None:
 def test_log_records_are_lines_of_json() -> None:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(TelemetryLogLines())
     logger = logging.getLogger("etude.test")
     logger.addHandler(handler)
     try:
@@ -179,7 +179,7 @@ def test_log_records_are_lines_of_json() -> None:
 
 def test_the_log_of_requests_is_json_whatever_they_ask_for() -> None:
     out = io.StringIO()
-    log = AccessLog(out)
+    log = TelemetryAccessLog(out)
     log.add('GET /"\n\x00é', 404, 0.0123, {"request_id": "r", "tenant": "main"})
     log.write()
     log.write()

@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from etude.entities import Entity
 from etude.errors import Invalid
-from etude.validation import explain_validation, find_field_error
+from etude.validation import explain_validation, find_field_validation_error
 
 
 class Inner(Entity):
@@ -205,7 +205,7 @@ def test_any_error_has_words(body: dict[str, Any]) -> None:
     try:
         Form.model_validate(body)
     except ValidationError as error:
-        problem = find_field_error(error, Form)
+        problem = find_field_validation_error(error, Form)
         text = str(explain_validation(error, "the form", model=Form))
         assert problem.field.split(".")[0].split("[")[0] in body
         assert text.endswith(".") and "Input should" not in text and "pydantic" not in text

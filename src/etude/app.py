@@ -14,15 +14,17 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self
 from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
 from etude.errors import Conflict, EtudeError, Invalid, NotFound
-from etude.fair_share import ThreadShare
+from etude.fair_share import ThreadFairShare
 from etude.redaction import redact
 from etude.result import Result
-from etude.runtime.query import Query, RunStorage, run_query_as_run
+from etude.runtime.query import Query, run_query_as_run
+from etude.runtime.run_log import RunStorage
 from etude.scratch_folder import remove_orphaned_folders
 from etude.settings import Settings, load_settings
-from etude.sources.federation import find_other_sources, query_together, uses_frames
-from etude.sources.parameters import Encoded, Params, decode_params, encode_params
-from etude.sources.pool import MAIN, EngineLimits, Pool, ResultStream
+from etude.sources.engine_client import EngineLimits, ResultStream
+from etude.sources.engine_pool import MAIN, EnginePool
+from etude.sources.federation import federation_uses_frames, find_federated_sources, query_federated_sources
+from etude.sources.query_parameters import Encoded, Params, decode_query_params, encode_query_params
 from etude.sources.registered_tables import NAME as FRAMES
 from etude.sources.registered_tables import RegisteredTables, add_registered_tables
 from etude.sources.source import Source, StartedQuery
@@ -36,33 +38,33 @@ from etude.sources.source_url import (
 )
 
 if TYPE_CHECKING:
-    from etude.agents.control import Agents
+    from etude.agents.agent_control import AgentControl
+    from etude.catalog.cataloger import Cataloger
     from etude.catalog.model import SourceProfile
     from etude.catalog.storage.annotations import Annotations
-    from etude.catalog.workflow import Cataloger
     from etude.entities import Budget, Run, Step
     from etude.events import Entry
     from etude.feedback import Feedback, Verdict
-    from etude.learning.playbooks.library import PlaybookLibrary
+    from etude.learning.playbooks.playbook_library import PlaybookLibrary
     from etude.models.base import Model
     from etude.replays.differences import Difference
-    from etude.replays.library import Library
     from etude.replays.proof import Proof
+    from etude.replays.script_library import ScriptLibrary
     from etude.runs import Runs
     from etude.runtime.answer import Answer
-    from etude.runtime.control import Control
     from etude.runtime.live_runs import LiveRuns
     from etude.runtime.notebook import HoldSlot, Notebook
     from etude.runtime.result_repair import Repaired
+    from etude.runtime.run_control import RunControl
     from etude.runtime.session_pool import SessionPool
-    from etude.runtime.tool_context import RunResources
-    from etude.search.base import Mode
+    from etude.runtime.tool_context import ToolResources
+    from etude.search.index_base import Mode
     from etude.search.indexes import Indexes
     from etude.search.match import Filter
-    from etude.search.results import MatchPage, SearchPage
+    from etude.search.search_results import MatchPage, SearchPage
     from etude.sessions.base import Provider
-    from etude.sessions.policy import Policy
-    from etude.sources.cost import Size
+    from etude.sessions.code_policy import Policy
+    from etude.sources.cost_estimate import Size
     from etude.sources.plan import QueryPlan
     from etude.store.base import Store
     from etude.store.objects import Objects
@@ -94,7 +96,7 @@ class App:
         self.settings = settings or load_settings(**keywords)
         engine = self.settings.engine
         limits = EngineLimits(memory=engine.memory, scratch_bytes=engine.scratch, threads=engine.threads)
-        self.pool = Pool(limits, engine.processes)
+        self.pool = EnginePool(limits, engine.processes)
         self._sources: dict[tuple[str, str], Source] = {}
         self._lock = threading.Lock()
         self._making = threading.RLock()
@@ -108,9 +110,7 @@ class App:
         """The store of runs, threads and sources. Opening it closes the runs that a dead process left open."""
         url = self.settings.store_url
         scheme = url.partition("://")[0]
-        opened: Store = plugins.load_implementation("store", scheme)(
-            Path(source_path(url)) if scheme == "sqlite" else url
-        )
+        opened: Store = plugins.load_plugin("store", scheme)(Path(source_path(url)) if scheme == "sqlite" else url)
         opened.limit_storage(self._allowed_storage)
         opened.recover()
         return opened
@@ -235,9 +235,9 @@ class App:
         if isinstance(name_or_url, Source):
             return name_or_url
         if name_or_url == "@ops":
-            from etude.learning.observer.facts import write_facts
+            from etude.learning.observer.operation_facts import write_operation_facts
 
-            return self._open("ops", SourceSpec(url=str(write_facts(self.store, self.settings.home))))
+            return self._open("ops", SourceSpec(url=str(write_operation_facts(self.store, self.settings.home))))
         known = self.settings.sources.get(name_or_url)
         if known is None and not _looks_like_path(name_or_url):
             known = self.store.sources().get(name_or_url)
@@ -283,7 +283,7 @@ class App:
             return next(iter(known))
         listed = ", ".join(f"`{n}`" for n in list(known)[:20]) or "none yet; `etude sources add` adds one"
         if name is None:
-            raise Invalid("The dataset is not given.", hint=f"Datasets: {listed}.")
+            raise Invalid("No dataset was given.", hint=f"Datasets: {listed}.")
         if name not in known:
             raise NotFound(f"There is no dataset `{name[:200]}`.", hint=f"Datasets: {listed}.")
         return name
@@ -309,26 +309,26 @@ class App:
     @made_once
     def cataloger(self) -> Cataloger:
         """Creates catalogs: profiles of sources with their pages, stored for each run."""
-        from etude.catalog.workflow import Cataloger
+        from etude.catalog.cataloger import Cataloger
 
         return Cataloger(self)
 
     def profile(self, source: str | Source) -> SourceProfile:
         """Return the profile of a source: from a catalog or an earlier call, or measured now."""
-        from etude.catalog.storage.profiles import load_or_measure_profile
+        from etude.catalog.storage.stored_profiles import load_stored_or_measure_profile
 
-        return load_or_measure_profile(self, self.source(source))
+        return load_stored_or_measure_profile(self, self.source(source))
 
     def known_profile(self, source: str | Source) -> SourceProfile | None:
         """Return the profile of a source if it is known already; measure nothing."""
-        from etude.catalog.storage.profiles import find_profile
+        from etude.catalog.storage.stored_profiles import find_stored_profile
 
-        return find_profile(self, self.source(source))
+        return find_stored_profile(self, self.source(source))
 
     def _find_sizes(self, source: Source) -> Mapping[str, Size]:
-        from etude.catalog.storage.profiles import find_profiled_sizes
+        from etude.catalog.storage.stored_profiles import find_stored_profile_sizes
 
-        return find_profiled_sizes(self, source)
+        return find_stored_profile_sizes(self, source)
 
     def annotations(self, source: str | Source) -> dict[str, Any]:
         """Return the annotations of the tables of a source: descriptions, owners and tags."""
@@ -405,7 +405,7 @@ class App:
         `params` are values for `?` or `$1` in their order, or for `$name` and `:name` by name. The engine binds them.
         """
         opened = self.source(source)
-        given = encode_params(params)
+        given = encode_query_params(params)
         spec = Query(opened.name, query, None, limits or self.settings.limits, thread_id=thread_id, params=given)
         return self._run(opened, spec, others or {}, record, on_progress)
 
@@ -422,7 +422,7 @@ class App:
         if begun is None:
             return None
         asked = Query(opened.name, query, None, limits)
-        return begun, lambda: run_query_as_run(asked, lambda _: begun.answer, None, self.scratch)
+        return begun, lambda: run_query_as_run(asked, lambda _: begun.stream, None, self.scratch)
 
     def plan(
         self,
@@ -488,15 +488,15 @@ class App:
         storage = RunStorage(self.store, self.objects) if recorded else None
         query = replace(query, location=source.only_location)
 
-        def ask(describe: bool) -> ResultStream:
-            return self._ask(source, query.sql, others, query.limits, describe, on_progress, query.params)
+        def start_query(describe: bool) -> ResultStream:
+            return self._start_query(source, query.sql, others, query.limits, describe, on_progress, query.params)
 
-        result = run_query_as_run(query, ask, storage, self.scratch)
+        result = run_query_as_run(query, start_query, storage, self.scratch)
         if note := source.hiding_note:
             result.notes = (*result.notes, note)
         return result
 
-    def _ask(
+    def _start_query(
         self,
         source: Source,
         sql: str,
@@ -509,10 +509,16 @@ class App:
         joined = self._joined(source, sql, others)
         if not joined:
             return source.query(sql, limits, describe, on_progress, params)
-        return query_together([source, *joined], sql, limits, describe, self.pool, self.scratch, on_progress, params)
+        return query_federated_sources(
+            [source, *joined], sql, limits, describe, self.pool, self.scratch, on_progress, params
+        )
 
     def _joined(self, source: Source, sql: str, others: Mapping[str, str | Source]) -> list[Source]:
-        frames = [s for s in others.values() if isinstance(s, RegisteredTables) and uses_frames(sql, s, source.native)]
+        frames = [
+            s
+            for s in others.values()
+            if isinstance(s, RegisteredTables) and federation_uses_frames(sql, s, source.native)
+        ]
         if "." not in sql:
             return list(frames)
         others = {n: u for n, u in others.items() if not isinstance(u, RegisteredTables)}
@@ -521,7 +527,7 @@ class App:
     def _joined_by_name(self, source: Source, sql: str, others: Mapping[str, str | Source]) -> list[Source]:
         named = self.others(source.name, others)
         names = [n for n in self.sources() if n not in others] if self._has_sources() else []
-        found = set(find_other_sources(sql, source.name, [*others, *names]))
+        found = set(find_federated_sources(sql, source.name, [*others, *names]))
         return [s for s in named if s.name in found] + [self.source(n) for n in names if n in found]
 
     def new_frames(self) -> RegisteredTables:
@@ -574,7 +580,7 @@ class App:
         budget: Budget | None = None,
         fresh: bool = False,
         on_entry: Callable[[Entry], None] | None = None,
-        control: Control | None = None,
+        control: RunControl | None = None,
     ) -> Answer:
         """Answer a question; `on_entry` is called with each event. `SQL:` and `PYTHON:` run without a model.
 
@@ -592,27 +598,27 @@ class App:
         )
 
     @made_once
-    def scripts(self) -> Library:
+    def scripts(self) -> ScriptLibrary:
         """The scripts that were compiled from runs, and that answer the same questions again."""
-        from etude.replays.library import Library
+        from etude.replays.script_library import ScriptLibrary
 
-        return Library(self)
+        return ScriptLibrary(self)
 
     def replay(self, run_or_file: str, source: str | None = None) -> Proof:
         """Execute a recorded run again without a model, and compare its results. A file is one of `runs export`."""
-        from etude.replays.proof import load_recorded_run, prove
+        from etude.replays.proof import load_run_for_proof, make_proof
 
-        return prove(self, load_recorded_run(self, run_or_file), source)
+        return make_proof(self, load_run_for_proof(self, run_or_file), source)
 
     def compare_runs(self, first: str, second: str) -> Difference:
         """Return why two runs differ, and the rows that moved."""
-        from etude.replays.differences import compare_runs
+        from etude.replays.differences import find_run_differences
 
         def read(run: Run) -> Result | None:
             return self.result(run.id) if run.result and run.result_artifact else None
 
         one, other = (self.store.run(self.store.resolve_run(each)) for each in (first, second))
-        return compare_runs(one, other, read)
+        return find_run_differences(one, other, read)
 
     def export_run(self, run_id: str, file: IO[bytes]) -> str:
         """Write a run with its events, code and results to a zip file; return its id."""
@@ -646,7 +652,7 @@ class App:
 
         return offer_thread_script(self, thread_id)
 
-    def resources_for(self, run: Run, source: Source | None) -> RunResources:
+    def resources_for(self, run: Run, source: Source | None) -> ToolResources:
         """Return what a run on a source can reach."""
         from etude.run_setup import make_run_resources
 
@@ -672,16 +678,16 @@ class App:
     @made_once
     def playbooks(self) -> PlaybookLibrary:
         """The playbooks of this tenant, with their measured effects."""
-        from etude.learning.playbooks.library import PlaybookLibrary
+        from etude.learning.playbooks.playbook_library import PlaybookLibrary
 
         return PlaybookLibrary(self.store, self.settings.home)
 
     @made_once
-    def agents(self) -> Agents:
+    def agents(self) -> AgentControl:
         """Creates, steers and pauses agents; a worker runs them."""
-        from etude.agents.control import Agents
+        from etude.agents.agent_control import AgentControl
 
-        return Agents(self.store)
+        return AgentControl(self.store)
 
     # -- sessions
 
@@ -704,9 +710,9 @@ class App:
         return self.cell_slots.hold(self._engine_tenant, check)
 
     @made_once
-    def cell_slots(self) -> ThreadShare:
+    def cell_slots(self) -> ThreadFairShare:
         """The slots for cells of threads, of all tenants."""
-        return ThreadShare(self.settings.server.cells)
+        return ThreadFairShare(self.settings.server.cells)
 
     @made_once
     def sandbox(self) -> Provider:
@@ -715,7 +721,7 @@ class App:
 
     def open_sandbox(self, name: str) -> Provider:
         """Return a sandbox provider by its name, with the options of the settings."""
-        opened: Provider = plugins.load_implementation("sandbox", name)(**self.settings.sandbox_options)
+        opened: Provider = plugins.load_plugin("sandbox", name)(**self.settings.sandbox_options)
         return opened
 
     def open_session(
@@ -747,8 +753,8 @@ class App:
         from etude.runtime.broker import SourceAccess
         from etude.runtime.notebook import Notebook
         from etude.sessions.base import SandboxSpec
-        from etude.sessions.policy import CONNECTING, Policy
-        from etude.sessions.session import Broker, Session
+        from etude.sessions.code_policy import CONNECTING, Policy
+        from etude.sessions.session import Session, SessionBroker
 
         recorded = self.settings.record if record is None else record
         storage = RunStorage(self.store, self.objects) if recorded else None
@@ -760,18 +766,18 @@ class App:
             frames = self.new_frames()
             joined: dict[str, str | Source] = {**(others or {}), FRAMES: frames}
 
-            def ask(sql: str, asked: Limits, params: Encoded | None) -> ResultStream:
-                if alone and not uses_frames(sql, frames, opened.native):
+            def start_query(sql: str, asked: Limits, params: Encoded | None) -> ResultStream:
+                if alone and not federation_uses_frames(sql, frames, opened.native):
                     return opened.query(sql, asked, recorded, params=params)
                 if alone:
-                    return query_together(
+                    return query_federated_sources(
                         [opened, frames], sql, asked, recorded, self.pool, self.scratch, params=params
                     )
-                return self._ask(opened, sql, joined, asked, recorded, params=params)
+                return self._start_query(opened, sql, joined, asked, recorded, params=params)
 
             access = SourceAccess(
                 opened.name,
-                ask,
+                start_query,
                 lambda: add_registered_tables(opened.catalog(self.settings.limits), frames),
                 query_limits or self.settings.limits,
                 lambda: self.annotations(opened),
@@ -784,7 +790,7 @@ class App:
         places = (network,) if isinstance(network, str) else tuple(network)
         spec = SandboxSpec(isolation, dict(mounts or {}), allow_exec, places)
 
-        def open_session(broker: Broker) -> Session:
+        def open_session(broker: SessionBroker) -> Session:
             return Session(self.sandbox, spec, limits or self.settings.session, broker, seed)
 
         chosen = Policy() if policy == "default" else policy
@@ -816,7 +822,7 @@ class App:
         from etude.runtime.result_repair import repair_run
 
         def again(step: Step) -> Result:
-            values = decode_params(step.params.get("values"))
+            values = decode_query_params(step.params.get("values"))
             return self.sql(source or step.source or "", step.code, values, limits=step.limits, record=True)
 
         return repair_run(self.store.run(self.store.resolve_run(run_id)), self.objects, self.store, again)
@@ -854,7 +860,7 @@ class _View(App):
         return self._owner.session_pool
 
     @property
-    def cell_slots(self) -> ThreadShare:
+    def cell_slots(self) -> ThreadFairShare:
         return self._owner.cell_slots
 
     def scoped(self, tenant: str) -> App:

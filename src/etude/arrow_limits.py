@@ -24,7 +24,7 @@ _NULL = 8
 _PLAIN = frozenset([*range(1, 25), 33, 34, 35, 37, 43, 44])
 
 
-def check_batch_limits(batch: Any) -> None:
+def check_arrow_limits(batch: Any) -> None:
     """Raise `LimitExceeded` if a batch or table has too many rows, or takes too much memory as plain values.
 
     Raises `pyarrow.ArrowInvalid` if its lengths and buffers contradict each other.
@@ -43,19 +43,19 @@ def check_batch_limits(batch: Any) -> None:
         raise _too_much(f"{received:,} bytes that stand for {taken:,}", f"{EXTRA:,} more than received", "bytes")
 
 
-def count_decoded_bytes(batch: Any) -> int:
+def count_decoded_arrow_bytes(batch: Any) -> int:
     """Return an upper bound of the bytes of a batch as plain values."""
     return sum(_count(column) for column in batch.columns)
 
 
-def split_batch(batch: Any, most: int) -> Iterator[Any]:
+def split_arrow_batch(batch: Any, most: int) -> Iterator[Any]:
     """Yield slices of a batch; each takes at most this many bytes as plain values, or is a single row."""
-    if batch.num_rows <= 1 or count_decoded_bytes(batch) <= most:
+    if batch.num_rows <= 1 or count_decoded_arrow_bytes(batch) <= most:
         yield batch
         return
     half = batch.num_rows // 2
-    yield from split_batch(batch.slice(0, half), most)
-    yield from split_batch(batch.slice(half), most)
+    yield from split_arrow_batch(batch.slice(0, half), most)
+    yield from split_arrow_batch(batch.slice(half), most)
 
 
 def _check_structure(column: Any) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from etude.cell_text import interval_to_text
+from etude.cell_text import interval_cell_to_text
 
 
-def python_values(array: Any, kind: str, shown: bool = False) -> list[Any]:
+def arrow_to_python_values(array: Any, kind: str, shown: bool = False) -> list[Any]:
     """Return the cells of a column as the engine's own client would. `kind` is the engine's name of the type.
 
     With `shown`, they are as the engine prints them if Python's form says something else.
@@ -24,12 +24,14 @@ def python_values(array: Any, kind: str, shown: bool = False) -> list[Any]:
 
     types, arrow = pa.types, array.type
     if isinstance(arrow, pa.BaseExtensionType):
-        return python_values(array.storage, kind, shown)
+        return arrow_to_python_values(array.storage, kind, shown)
     if types.is_map(arrow):
         return _maps(array, kind, shown)
     if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
         # A list of fixed length is an ARRAY in DuckDB, which its client returns as a tuple.
-        return _lists(array, python_values(array.flatten(), _parts(kind, 1)[0], shown), types.is_fixed_size_list(arrow))
+        return _lists(
+            array, arrow_to_python_values(array.flatten(), _parts(kind, 1)[0], shown), types.is_fixed_size_list(arrow)
+        )
     if types.is_struct(arrow) and kind != "INTERVAL":
         return _structs(array, kind, shown)
     if types.is_date(arrow):
@@ -43,7 +45,7 @@ def python_values(array: Any, kind: str, shown: bool = False) -> list[Any]:
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
-def is_converted_type(arrow: Any, kind: str) -> bool:
+def is_converted_arrow_type(arrow: Any, kind: str) -> bool:
     """Return whether values of this type differ from what Arrow returns for them."""
     return _converter(arrow, kind, shown=True) is not None
 
@@ -52,7 +54,7 @@ def _converter(arrow: Any, kind: str, shown: bool) -> Callable[[Any], Any] | Non
     """Return a function from Arrow's value to the one of the engine's own client; None if they are equal."""
     import pyarrow as pa
 
-    interval = interval_to_text if shown else _timedelta
+    interval = interval_cell_to_text if shown else _timedelta
     if pa.types.is_interval(arrow):
         return lambda v: interval(*v)
     if kind == "INTERVAL" and pa.types.is_struct(arrow):
@@ -88,8 +90,8 @@ def _maps(array: Any, kind: str, shown: bool) -> list[Any]:
     offsets = array.offsets.to_pylist()
     start, count = offsets[0], offsets[-1] - offsets[0]
     kinds = _parts(kind, 2)
-    keys = python_values(array.keys.slice(start, count), kinds[0], shown)
-    values = python_values(array.items.slice(start, count), kinds[1], shown)
+    keys = arrow_to_python_values(array.keys.slice(start, count), kinds[0], shown)
+    values = arrow_to_python_values(array.items.slice(start, count), kinds[1], shown)
     out = []
     for there, begin, end in zip(array.is_valid().to_pylist(), offsets, offsets[1:]):
         part = slice(begin - start, end - start)
@@ -107,7 +109,7 @@ def _map(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
 
 def _structs(array: Any, kind: str, shown: bool) -> list[Any]:
     names = [f.name for f in array.type]
-    columns = [python_values(c, k, shown) for c, k in zip(array.flatten(), _parts(kind, len(names)))]
+    columns = [arrow_to_python_values(c, k, shown) for c, k in zip(array.flatten(), _parts(kind, len(names)))]
     rows = zip(*columns) if columns else iter([()] * len(array))
     if kind.startswith("UNION("):
         # A union arrives as a struct of its members, all null except the one in use.

@@ -14,7 +14,7 @@ SHOWN_CHARS = 40
 """How much of a cell a preview shows."""
 
 
-def escape_formula(value: Any) -> Any:
+def escape_cell_formula(value: Any) -> Any:
     """Return a text that a spreadsheet would run as a formula with an apostrophe before it; other values unchanged."""
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value.strip(" ")):
         return value
@@ -40,7 +40,7 @@ def cell_to_json(value: Any) -> Any:
         case dt.timedelta():
             micros = value // dt.timedelta(microseconds=1)
             days = int(micros / 86_400_000_000)
-            return interval_to_text(0, days, (micros - days * 86_400_000_000) * 1000)
+            return interval_cell_to_text(0, days, (micros - days * 86_400_000_000) * 1000)
         case bytes():
             return value.hex()
         case dict():
@@ -51,7 +51,7 @@ def cell_to_json(value: Any) -> Any:
             return str(value)
 
 
-def without_midnight(values: Sequence[Any]) -> Sequence[Any]:
+def cells_without_midnight(values: Sequence[Any]) -> Sequence[Any]:
     """Return the values of a column as dates if they are days or months stored as times: all of them at midnight."""
     present = [v for v in values if v is not None]
     if not present or not all(isinstance(v, dt.datetime) and v.time() == dt.time() for v in present):
@@ -78,14 +78,14 @@ def cell_to_text(value: Any) -> str:
             return str(cell_to_json(value))
 
 
-def csv_line(row: Iterable[Any], delimiter: str = ",", escape: Callable[[str], str] | None = None) -> str:
+def cells_to_csv_line(row: Iterable[Any], delimiter: str = ",", escape: Callable[[str], str] | None = None) -> str:
     """Return a row of CSV without its line end. An empty text is quoted, so that it differs from a null."""
-    fields = ["" if value is None else csv_field(cell_to_text(value), delimiter, escape) for value in row]
+    fields = ["" if value is None else csv_cell(cell_to_text(value), delimiter, escape) for value in row]
     # A line without any character would be skipped by most readers.
     return '""' if fields == [""] else delimiter.join(fields)
 
 
-def csv_field(text: str, delimiter: str = ",", escape: Callable[[str], str] | None = None) -> str:
+def csv_cell(text: str, delimiter: str = ",", escape: Callable[[str], str] | None = None) -> str:
     """Return a text as a field of CSV, in quotes if it needs them."""
     text = escape(text) if escape is not None else text
     return '"' + text.replace('"', '""') + '"' if _SPECIAL[delimiter](text) else text
@@ -103,7 +103,7 @@ def _exact(value: Decimal) -> Any:
     return as_float if Decimal(repr(as_float)) == value else str(value)
 
 
-def interval_to_text(months: int, days: int, nanoseconds: int) -> str:
+def interval_cell_to_text(months: int, days: int, nanoseconds: int) -> str:
     """Return an interval as DuckDB prints it: `1 year 2 months 3 days 04:05:06.5`."""
     years, rest = int(months / 12), months - 12 * int(months / 12)
     parts = [(years, "year"), (rest, "month"), (days, "day")]
@@ -117,7 +117,7 @@ def interval_to_text(months: int, days: int, nanoseconds: int) -> str:
     return " ".join(said)
 
 
-def cell_preview(value: Any) -> str:
+def cell_to_preview_text(value: Any) -> str:
     """Return a cell in one short line; control characters are escaped, because they could drive a terminal."""
     text = "null" if value is None else str(value)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: SHOWN_CHARS + 1])

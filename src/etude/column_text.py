@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
-from etude.arrow_values import is_converted_type, python_values
-from etude.cell_text import cell_to_json, cell_to_text, csv_field
+from etude.arrow_values import arrow_to_python_values, is_converted_arrow_type
+from etude.cell_text import cell_to_json, cell_to_text, csv_cell
 
 YEAR_1, YEAR_9999 = -719_162, 2_932_896
 """The first and last day that has four digits for its year, in days since 1970."""
 
 
-def csv_lines(
+def columns_to_csv_lines(
     batch: Any, kinds: Sequence[str], delimiter: str = ",", escape: Callable[[str], str] | None = None
 ) -> Iterator[str]:
     """Yield the rows of a record batch as CSV, without line ends. `kinds` are the engine's names of the types."""
@@ -38,16 +38,16 @@ def _csv_fields(array: Any, kind: str, delimiter: str, escape: Callable[[str], s
         fields: list[str] = texts.fill_null("").to_pylist()
         if not pa.types.is_string(array.type):
             return fields
-        # What may need quotes: more than `csv_field` quotes, so that Arrow's expressions need not know all of Unicode.
+        # What may need quotes: more than `csv_cell` quotes, so that Arrow's expressions need not know all of Unicode.
         marked = pc.match_substring_regex(texts, f'["\\r\\n{delimiter}]|^[^!-~]|[^!-~]$|^$')
         marked = pc.or_kleene(marked, pc.invert(pc.match_substring_regex(texts, "^[0-9A-Za-z]"))) if escape else marked
         for place in pc.indices_nonzero(marked.fill_null(False)).to_pylist():
-            fields[place] = csv_field(fields[place], delimiter, escape)
+            fields[place] = csv_cell(fields[place], delimiter, escape)
         return fields
-    values = python_values(array, kind, shown=True)
+    values = arrow_to_python_values(array, kind, shown=True)
     if pa.types.is_float64(array.type):
         return ["" if v is None else repr(v) for v in values]
-    return ["" if v is None else csv_field(cell_to_text(v), delimiter, escape) for v in values]
+    return ["" if v is None else csv_cell(cell_to_text(v), delimiter, escape) for v in values]
 
 
 def _as_texts(array: Any, kind: str) -> Any:
@@ -55,7 +55,7 @@ def _as_texts(array: Any, kind: str) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if is_converted_type(array.type, kind):
+    if is_converted_arrow_type(array.type, kind):
         return None
     if pa.types.is_string(array.type):
         return array
@@ -68,20 +68,22 @@ def _as_texts(array: Any, kind: str) -> Any:
     return None
 
 
-def text_lines(batch: Any, kinds: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def columns_to_text_lines(batch: Any, kinds: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a record batch as texts, for Markdown."""
-    columns = [[cell_to_text(v) for v in python_values(batch.column(i), kind, True)] for i, kind in enumerate(kinds)]
+    columns = [
+        [cell_to_text(v) for v in arrow_to_python_values(batch.column(i), kind, True)] for i, kind in enumerate(kinds)
+    ]
     yield from zip(*columns, strict=True)
 
 
-def json_arrays(batch: Any, kinds: Sequence[str]) -> Iterator[str]:
+def columns_to_json_arrays(batch: Any, kinds: Sequence[str]) -> Iterator[str]:
     """Yield the rows of a record batch as JSON arrays."""
     columns = [_json_texts(batch.column(i), kind) for i, kind in enumerate(kinds)]
     for row in zip(*columns, strict=True):
         yield f"[{', '.join(row)}]"
 
 
-def json_objects(batch: Any, names: Sequence[str], kinds: Sequence[str]) -> Iterator[str]:
+def columns_to_json_objects(batch: Any, names: Sequence[str], kinds: Sequence[str]) -> Iterator[str]:
     """Yield the rows of a record batch as JSON objects."""
     keys = [f"{encode_basestring(name)}: " for name in names]
     columns = [[key + text for text in _json_texts(batch.column(i), kinds[i])] for i, key in enumerate(keys)]
@@ -98,7 +100,7 @@ def _json_texts(array: Any, kind: str) -> list[str]:
         if pa.types.is_integer(array.type):
             return texts.fill_null("null").to_pylist()  # type: ignore[no-any-return]
         return ["null" if text is None else f'"{text}"' for text in texts.to_pylist()]
-    values = python_values(array, kind, shown=True)
+    values = arrow_to_python_values(array, kind, shown=True)
     if pa.types.is_float64(array.type):
         return ["null" if v is None else repr(v) if math.isfinite(v) else f'"{v}"' for v in values]
     return [json.dumps(cell_to_json(v), ensure_ascii=False) for v in values]

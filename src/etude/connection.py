@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from etude.replays.proof import Proof
     from etude.runtime.answer import Answer
     from etude.runtime.notebook import Notebook
-    from etude.search.results import BuiltIndex, MatchPage, SearchPage
-    from etude.sources.parameters import Params
+    from etude.search.search_results import BuiltIndex, MatchPage, SearchPage
     from etude.sources.plan import QueryPlan
+    from etude.sources.query_parameters import Params
     from etude.sources.source import Source
 
 

@@ -12,7 +12,7 @@ from etude.errors import Invalid, NotFound, Unavailable
 if TYPE_CHECKING:
     from etude.entities import Catalog, Limits
     from etude.result import Result
-    from etude.sources.parameters import Params
+    from etude.sources.query_parameters import Params
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -1,4 +1,7 @@
-"""What holds if no setting says otherwise. It loads no library, so that a command can look here before it loads one."""
+"""Default values, and whether any setting overrides them.
+
+This module loads no library, so that a command can look here before it loads one.
+"""
 
 from __future__ import annotations
 

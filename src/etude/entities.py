@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from etude.defaults import RESULT_BYTES, TIMEOUT_S
 
@@ -282,11 +282,17 @@ class Step(Entity):
     shown: str | None = None
 
 
+GuidedBy = Annotated[
+    Literal["user", "check", "budget"], BeforeValidator(lambda given: "check" if given == "gate" else given)
+]
+"""Who guides a model: a person, the check of its answer, or a limit. Older logs call the check `gate`."""
+
+
 class Guidance(Entity):
     """Guidance for the model that arrived when the run had `after` steps."""
 
     text: str
-    by: Literal["user", "gate", "budget"] = "user"
+    by: GuidedBy = "user"
     interrupts: bool = False
     after: int
 

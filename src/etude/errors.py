@@ -166,7 +166,7 @@ STOPS = (Cancelled, Interrupted, Unavailable, SourceUnavailable, SourceMissing)
 """Errors that say nothing about the data that was read: work that tolerates a failed table or query ends with them."""
 
 
-def is_outage(error: BaseException | None) -> bool:
+def is_outage_error(error: BaseException | None) -> bool:
     """Return whether the same work may succeed later, without a change of the work."""
     return isinstance(error, EtudeError) and error.retryable
 

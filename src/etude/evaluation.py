@@ -67,7 +67,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Score:
+class EvaluationScore:
     """The figures of some questions."""
 
     asked: int
@@ -99,7 +99,7 @@ class Score:
         return self.right / self.asked if self.asked else None
 
 
-def read_reference_questions(path: Path) -> list[ReferenceQuestion]:
+def read_evaluation_questions(path: Path) -> list[ReferenceQuestion]:
     """Return the questions of a file with one JSON object in each line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -201,7 +201,7 @@ def _judge(app: App, url: str, case: ReferenceQuestion, model: str | None, first
         return judged("failed", answer.error.message)
     if answer.result is None:
         return judged("refused", answer.text)
-    widths = [extra_columns(rows, answer, case.question) for rows in references]
+    widths = [extra_evaluated_columns(rows, answer, case.question) for rows in references]
     right = [width for width in widths if width is not None]
     return judged("right" if right else "wrong", answer.code, 0 in right)
 
@@ -215,27 +215,27 @@ class Reference:
 
 
 def _references(app: App, url: str, case: ReferenceQuestion) -> list[Reference]:
-    found = [Reference([comparable_row(row) for row in case.answer])] if case.answer is not None else []
+    found = [Reference([comparable_evaluated_row(row) for row in case.answer])] if case.answer is not None else []
     for sql in case.sql:
         try:
             result = app.sql(url, sql, record=False)
-            rows = [comparable_row(row) for row in islice(result.iter_rows(), MOST_ROWS)]
+            rows = [comparable_evaluated_row(row) for row in islice(result.iter_rows(), MOST_ROWS)]
         except EtudeError:
             continue
         found.append(Reference(rows, tuple(_ordered(sql, [column.name for column in result.columns]))))
     return found
 
 
-def extra_columns(reference: Reference, answer: Answer, question: str) -> int | None:
+def extra_evaluated_columns(reference: Reference, answer: Answer, question: str) -> int | None:
     """Return how many columns more than the reference the answer has, or None if it is another answer."""
     assert answer.result is not None  # noqa: S101 - for the type checker
-    ours = [comparable_row(row) for row in islice(answer.result.iter_rows(), MOST_ROWS)]
+    ours = [comparable_evaluated_row(row) for row in islice(answer.result.iter_rows(), MOST_ROWS)]
     tie = bool(SAYS_TIE.search(f"{answer.reading} {answer.text}"))
     ordered = reference.ordered if ASKS_ORDER.search(question) else ()
-    return compare_with_reference(ours, reference.rows, ordered, tie)
+    return compare_evaluated_rows(ours, reference.rows, ordered, tie)
 
 
-def compare_with_reference(left: Rows, right: Rows, ordered: Sequence[int] = (), tie: bool = False) -> int | None:
+def compare_evaluated_rows(left: Rows, right: Rows, ordered: Sequence[int] = (), tie: bool = False) -> int | None:
     """Return how many columns `left` has besides those of `right`, or None if its rows are others.
 
     With `tie`, rows besides those of `right` are allowed too: the answer says that several share the place.
@@ -277,7 +277,7 @@ def _follows(left: Rows, right: Rows, column: int) -> bool:
     return ours[: len(theirs)] == theirs
 
 
-def comparable_row(row: Sequence[Any]) -> tuple[Any, ...]:
+def comparable_evaluated_row(row: Sequence[Any]) -> tuple[Any, ...]:
     """Return a row whose values compare equal if people would call them equal."""
     return tuple(_plain(value) for value in row)
 
@@ -303,13 +303,13 @@ def _plain(value: Any) -> Any:
 # --- figures
 
 
-def score_judged(judged: Iterable[Judged]) -> Score:
+def score_evaluation(judged: Iterable[Judged]) -> EvaluationScore:
     """Return the figures of some judged questions."""
     found = list(judged)
     counts = Counter(each.verdict for each in found)
     first = [each.seconds for each in found if each.first]
     later = [each.seconds for each in found if not each.first]
-    return Score(
+    return EvaluationScore(
         asked=len(found) - counts["no reference"],
         right=counts["right"],
         exact=sum(each.exact for each in found),
@@ -324,12 +324,12 @@ def score_judged(judged: Iterable[Judged]) -> Score:
     )
 
 
-def scores_by_group(judged: Sequence[Judged], key: Callable[[Judged], str]) -> dict[str, Score]:
+def evaluation_scores_by_group(judged: Sequence[Judged], key: Callable[[Judged], str]) -> dict[str, EvaluationScore]:
     """Return the figures of each group."""
     groups: dict[str, list[Judged]] = {}
     for each in judged:
         groups.setdefault(key(each), []).append(each)
-    return {name: score_judged(group) for name, group in sorted(groups.items())}
+    return {name: score_evaluation(group) for name, group in sorted(groups.items())}
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ class AtConfidence:
     coverage: float
 
 
-def scores_by_confidence(judged: Sequence[Judged], steps: Sequence[float] = STEPS) -> list[AtConfidence]:
+def evaluation_scores_by_confidence(judged: Sequence[Judged], steps: Sequence[float] = STEPS) -> list[AtConfidence]:
     """Return precision and coverage at each confidence; empty if the answers carry none."""
     asked = [each for each in judged if each.verdict != "no reference"]
     given = [each for each in asked if each.verdict in ("right", "wrong") and each.confidence is not None]

@@ -15,6 +15,7 @@ from etude.entities import (
     Estimate,
     Figure,
     Guidance,
+    GuidedBy,
     Judgement,
     Limits,
     Outcome,
@@ -112,7 +113,7 @@ class Guided(Entity):
 
     type: Literal["guided"] = "guided"
     text: str
-    by: Literal["user", "gate", "budget"] = "user"
+    by: GuidedBy = "user"
     interrupts: bool = False
     """Whether open tool calls are abandoned."""
 
@@ -311,7 +312,7 @@ def fold(entries: Iterable[Entry], run: Run | None = None) -> Run:
     return folding.freeze()
 
 
-def apply_entry(run: Run | None, entry: Entry) -> Run:
+def apply_event_entry(run: Run | None, entry: Entry) -> Run:
     """Return the run after one more entry."""
     return fold((entry,), run)
 

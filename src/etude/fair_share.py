@@ -100,7 +100,7 @@ class FairShare:
 
 
 @asynccontextmanager
-async def hold_slot(shares: FairShare, tenant: str) -> AsyncIterator[None]:
+async def hold_fair_slot(shares: FairShare, tenant: str) -> AsyncIterator[None]:
     """Wait for a slot, and hold it while the block runs."""
     import asyncio  # slow to load, and only servers wait this way
 
@@ -113,7 +113,7 @@ async def hold_slot(shares: FairShare, tenant: str) -> AsyncIterator[None]:
         shares.withdraw(ticket)
 
 
-class ThreadShare:
+class ThreadFairShare:
     """A `FairShare` for threads."""
 
     def __init__(self, size: int) -> None:

@@ -28,7 +28,7 @@ class Feedback(Entity):
     """Scripts that gave this answer, or would have given it again; they answer nothing from now on."""
 
 
-def append_to_ended_run(store: Store, run_id: str, event: Event) -> None:
+def append_feedback_to_ended_run(store: Store, run_id: str, event: Event) -> None:
     """Add an event to a run that has ended, beside other writers; leave it out if they are always faster."""
     for _ in range(5):
         with contextlib.suppress(Conflict):
@@ -56,5 +56,5 @@ def give_feedback(app: App, run_id: str, verdict: Verdict, comment: str = "", by
     )
     suspended = app.scripts.suspend(run, f"{said} ({run.id})") if verdict == "wrong" else []
     judged = RunJudged(verdict=verdict, comment=comment, by=by, suspended=tuple(suspended))
-    append_to_ended_run(app.store, run.id, judged)
+    append_feedback_to_ended_run(app.store, run.id, judged)
     return Feedback(id=report.id, run_id=run.id, verdict=verdict, suspended=suspended)

@@ -8,7 +8,7 @@ from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 
-class LeftOut(MetaPathFinder):
+class LeanImportFinder(MetaPathFinder):
     """Refuses to find some modules, as if they were not installed."""
 
     def __init__(self, names: set[str]) -> None:
@@ -21,10 +21,10 @@ class LeftOut(MetaPathFinder):
 
 
 # Not `sys.modules[name] = None`: compiled code, such as pyarrow's, takes that None for the module.
-_LEFT_OUT = LeftOut(set())
+_LEFT_OUT = LeanImportFinder(set())
 
 
-def leave_out_numpy() -> None:
+def import_without_numpy() -> None:
     """Let pyarrow load without numpy and pandas, as it does if they are not installed.
 
     They take most of the time that pyarrow needs to load, and it loads pandas when it builds its first array.
@@ -35,7 +35,7 @@ def leave_out_numpy() -> None:
     _leave_out({"numpy", "pandas"})
 
 
-def leave_out_pandas() -> None:
+def import_without_pandas() -> None:
     """Let pyarrow build arrays without pandas, which it would load for its first one. numpy stays importable."""
     if "pandas" not in sys.modules:
         _leave_out({"pandas"})
@@ -47,6 +47,6 @@ def _leave_out(names: set[str]) -> None:
         sys.meta_path.insert(0, _LEFT_OUT)
 
 
-def allow_numpy() -> None:
+def allow_numpy_import() -> None:
     """Make numpy importable again, for libraries of models. pyarrow still works without it, and without pandas."""
     _LEFT_OUT.names.discard("numpy")

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 from etude.entities import Run
 from etude.errors import EtudeError, NotFound
 from etude.replays.cells import recorded_cell_code
-from etude.runtime.script import PREAMBLE, join_cell_codes, script_of_run, script_opening
+from etude.runtime.standalone_script import (
+    PREAMBLE,
+    join_standalone_script,
+    standalone_script_of_run,
+    standalone_script_opening,
+)
 from etude.runtime.thread import thread_runs
 
 if TYPE_CHECKING:
@@ -38,17 +43,17 @@ def offer_thread_script(app: App, thread_id: str) -> str:
 def _candidates(app: App, run: Run) -> Iterator[str]:
     """Yield the ways to write the script, the best first."""
     from etude.replays.cells import NoSlice
-    from etude.replays.compile import NotCompiled
+    from etude.replays.script_compiler import NotCompiled
     from etude.replays.script_file import write_script_file
 
     if run.kind == "catalog":
-        yield script_of_run(run)
+        yield standalone_script_of_run(run)
         return
     try:
         stored = app.scripts.find_of_run(run.id)
         if stored is None:
             stored = app.scripts.draft(run, app.source(run.location or run.source or "")).script
-        yield print_last_expression(write_script_file(stored))
+        yield offered_code_printing_its_value(write_script_file(stored))
     except (NotCompiled, NoSlice, EtudeError):
         pass  # without guards: the tables that it read are gone or unknown
     if any(step.kind == "python" for step in run.steps) and not _answers_by_query(run):
@@ -57,7 +62,7 @@ def _candidates(app: App, run: Run) -> Iterator[str]:
         parts = [part for each in [*before, run] for part in _parts(app, each, queries=False)]
         if parts:
             yield _write(run, parts)
-    yield script_of_run(run)
+    yield standalone_script_of_run(run)
 
 
 def _answers_by_query(run: Run) -> bool:
@@ -76,10 +81,12 @@ def _parts(app: App, run: Run, queries: bool) -> Iterator[str]:
 
 
 def _write(run: Run, parts: Sequence[str]) -> str:
-    return join_cell_codes(script_opening(run), [*parts[:-1], print_last_expression(parts[-1])])
+    return join_standalone_script(
+        standalone_script_opening(run), [*parts[:-1], offered_code_printing_its_value(parts[-1])]
+    )
 
 
-def print_last_expression(code: str) -> str:
+def offered_code_printing_its_value(code: str) -> str:
     """Return a cell whose last expression is printed, as a session shows it."""
     try:
         body = ast.parse(code).body
@@ -100,7 +107,7 @@ def _offer(app: App, run: Run, texts: Iterator[str]) -> str:
     """Return the first text that runs alone; if none does, the first one with the reason."""
     first, why = "", ""
     for text in texts:
-        failure = run_script_alone(app, run, text)
+        failure = run_offered_script(app, run, text)
         if not failure:
             return _with_note(text, ALONE.format(day=f"{datetime.now(UTC):%Y-%m-%d}"))
         first, why = first or text, why or failure
@@ -120,7 +127,7 @@ def _with_note(text: str, note: str) -> str:
     return "\n".join([*lines[:end], *([""] if end else []), note, *lines[end:]]) + "\n"
 
 
-def run_script_alone(app: App, run: Run, text: str) -> str:
+def run_offered_script(app: App, run: Run, text: str) -> str:
     """Run a script in a fresh session on the source of its run; return why it failed, empty if it did not."""
     try:
         source = app.source(run.location or run.source or "")

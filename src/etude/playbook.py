@@ -39,7 +39,7 @@ class Definition(Entity):
     playbook: str
 
 
-def find_definitions(playbook: Playbook, means: Any, triggers: Iterable[str]) -> Iterator[Definition]:
+def find_playbook_definitions(playbook: Playbook, means: Any, triggers: Iterable[str]) -> Iterator[Definition]:
     """Yield the definitions of a playbook.
 
     They are the pairs of `metadata.means`, and sentences such as "Revenue means net sales." about the name or a trigger
@@ -60,7 +60,7 @@ def find_definitions(playbook: Playbook, means: Any, triggers: Iterable[str]) ->
             yield Definition(phrase=phrase, meaning=meaning, playbook=playbook.name)
 
 
-def apply_definitions(question: str, definitions: Sequence[Definition]) -> tuple[str, list[Definition]]:
+def apply_playbook_definitions(question: str, definitions: Sequence[Definition]) -> tuple[str, list[Definition]]:
     """Return a question with defined phrases replaced by their meanings, and the definitions that were used.
 
     Longer phrases are replaced first. A meaning is not searched for other phrases, so definitions cannot loop.
@@ -74,7 +74,10 @@ def apply_definitions(question: str, definitions: Sequence[Definition]) -> tuple
 
     def replace(match: re.Match[str]) -> str:
         used.append(by_phrase[match[0].casefold()])
-        return used[-1].meaning
+        first, _, rest = used[-1].meaning.partition(" ")
+        # `total turnover`, if turnover means `total amount`: one total is meant.
+        said = question[: match.start()].casefold().split()[-1:]
+        return rest if rest and said == [first.casefold()] else used[-1].meaning
 
     return pattern.sub(replace, question), list(dict.fromkeys(used))
 

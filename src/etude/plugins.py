@@ -24,8 +24,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "postgres": "etude.store.postgres:PostgresStore",
     },
     "queue": {
-        "sqlite": "etude.store.queue_sqlite:SqliteDialect",
-        "postgres": "etude.store.queue_postgres:PostgresDialect",
+        "sqlite": "etude.store.queue_sqlite:SqliteQueueDialect",
+        "postgres": "etude.store.queue_postgres:PostgresQueueDialect",
     },
     "sandbox": {
         "local": "etude.sessions.local:LocalProvider",
@@ -62,7 +62,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
 }
 
 
-def load_implementation(kind: str, name: str) -> Any:
+def load_plugin(kind: str, name: str) -> Any:
     """Return the class registered as `name` for `kind`: built in, or from the entry-point group `etude.<kind>`."""
     target = BUILT_IN.get(kind, {}).get(name)
     if target is not None:
@@ -72,11 +72,11 @@ def load_implementation(kind: str, name: str) -> Any:
 
     for entry in entry_points(group=f"etude.{kind}", name=name):
         return entry.load()
-    known = ", ".join(f"`{n}`" for n in implementation_names(kind))
+    known = ", ".join(f"`{n}`" for n in plugin_names(kind))
     raise Invalid(f"There is no {kind} `{name}`.", hint=f"Known: {known}. A package can add one by entry point.")
 
 
-def implementation_names(kind: str) -> list[str]:
+def plugin_names(kind: str) -> list[str]:
     """Return all names registered for `kind`."""
     from importlib.metadata import entry_points
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def singular(word: str) -> str:
+def singular_of_plural(word: str) -> str:
     """Return a noun in lower case without its plural ending, approximately: good enough to compare words."""
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"

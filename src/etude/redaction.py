@@ -33,14 +33,14 @@ _NAMED = re.compile(
 )
 
 
-def is_secret_name(key: str) -> bool:
+def is_redacted_name(key: str) -> bool:
     """True if a field or setting of this name holds a secret."""
     return bool(_SECRET.search(key.rsplit(".", 1)[-1]))
 
 
-def holds_secrets(key: str) -> bool:
+def holds_redacted_values(key: str) -> bool:
     """True if a field of this name is a secret, or free-form headers or options, which often contain secrets."""
-    return is_secret_name(key) or key == "headers" or key.endswith("options")
+    return is_redacted_name(key) or key == "headers" or key.endswith("options")
 
 
 def redact(text: str) -> str:
@@ -109,7 +109,7 @@ def _redact_parameter(part: str) -> str:
     return part if harmless else f"{name}={MASK}"
 
 
-def redact_value(value: Any, hides: Callable[[str], bool] = holds_secrets, depth: int = DEPTH) -> Any:
+def redact_value(value: Any, hides: Callable[[str], bool] = holds_redacted_values, depth: int = DEPTH) -> Any:
     """Return the value with the values of secret keys and passwords in URLs masked."""
     if isinstance(value, Mapping | list | tuple) and not depth:
         return "..."

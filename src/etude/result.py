@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from etude.arrow_limits import count_decoded_bytes, split_batch
-from etude.arrow_values import python_values
-from etude.cell_text import cell_preview, cell_to_json
-from etude.column_text import json_arrays
+from etude.arrow_limits import count_decoded_arrow_bytes, split_arrow_batch
+from etude.arrow_values import arrow_to_python_values
+from etude.cell_text import cell_to_json, cell_to_preview_text
+from etude.column_text import columns_to_json_arrays
 from etude.errors import LimitExceeded, Unavailable
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Result:
             raise Unavailable("pandas is not installed.", hint="pip install 'etude[ibis]'") from None
         from etude.data_frame import to_data_frame
 
-        return to_data_frame(self.arrow(), [c.type for c in self.columns], python_values)
+        return to_data_frame(self.arrow(), [c.type for c in self.columns], arrow_to_python_values)
 
     def to_pandas(self) -> Any:
         """Return the whole result as a pandas DataFrame, as `df` does."""
@@ -175,7 +175,7 @@ class Result:
         """
         kinds = [c.type for c in self.columns]
         for batch in self.batches():
-            columns = [python_values(batch.column(i), kind, shown) for i, kind in enumerate(kinds)]
+            columns = [arrow_to_python_values(batch.column(i), kind, shown) for i, kind in enumerate(kinds)]
             yield from zip(*columns, strict=True)
 
     def __repr__(self) -> str:
@@ -197,14 +197,15 @@ class Result:
         """Return the first cells as text, the names of their columns, and a line on the size of the result."""
         columns = self.columns[:SHOWN_COLUMNS]
         rows = [
-            [cell_preview(v) for v in row[: len(columns)]] for row in itertools.islice(self.iter_rows(True), SHOWN_ROWS)
+            [cell_to_preview_text(v) for v in row[: len(columns)]]
+            for row in itertools.islice(self.iter_rows(True), SHOWN_ROWS)
         ]
         size = f"{self.row_count:,} row{'' if self.row_count == 1 else 's'}"
         size += f", the first {len(rows)} shown" if len(rows) < self.row_count else ""
         if len(columns) < len(self.columns):
             size += f"; {len(self.columns)} columns, the first {len(columns)} shown"
         size += "; there are more: `limit` cut the result" if self.truncated else ""
-        return rows, [cell_preview(c.name) for c in columns], size
+        return rows, [cell_to_preview_text(c.name) for c in columns], size
 
 
 def _read_groups(source: Any, check: Callable[[int, int], None]) -> Iterator[Any]:
@@ -235,7 +236,7 @@ def empty_result_batches(schema: Any) -> list[Any]:
     return [pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)]
 
 
-def describe_columns(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
+def describe_result_columns(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
     """Return the columns of a schema, with the engine's own type names if it provided them."""
     from etude.entities import ResultColumn
 
@@ -246,11 +247,11 @@ def describe_columns(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
 def iter_result_pieces(batches: Iterable[Any]) -> Iterator[tuple[Any, int]]:
     """Yield slices that are small enough to convert to Python values, each with its bytes as plain values."""
     for batch in batches:
-        for piece in split_batch(batch, PIECE_BYTES):
-            yield piece, count_decoded_bytes(piece)
+        for piece in split_arrow_batch(batch, PIECE_BYTES):
+            yield piece, count_decoded_arrow_bytes(piece)
 
 
-def take_row_page(info: ResultInfo, batches: Iterable[Any], offset: int = 0) -> list[list[Any]]:
+def take_result_page(info: ResultInfo, batches: Iterable[Any], offset: int = 0) -> list[list[Any]]:
     """Return rows as JSON values. The page ends early, after at least one row, if its values exceed `PAGE_BYTES`.
 
     `offset` is the position of the first row, for errors.
@@ -279,11 +280,11 @@ def _first_batches(result: Result, limit: int) -> Iterator[Any]:
             return
 
 
-def first_row_page(result: Result, limit: int) -> RowPage:
+def first_result_page(result: Result, limit: int) -> RowPage:
     """Return the first rows of a result as JSON; fewer if they are large."""
     from etude.entities import RowPage
 
-    rows = take_row_page(result.info, _first_batches(result, limit))
+    rows = take_result_page(result.info, _first_batches(result, limit))
     return RowPage(
         run_id=result.run_id,
         columns=list(result.columns),
@@ -309,7 +310,7 @@ def iter_result_json(result: Result) -> Iterator[str]:
     kinds = [c.type for c in result.columns]
     between = ""
     for piece in result.pieces():
-        if rows := ", ".join(json_arrays(piece, kinds)):
+        if rows := ", ".join(columns_to_json_arrays(piece, kinds)):
             yield between + rows
             between = ", "
     end = {"row_count": result.row_count, "truncated": result.truncated, "elapsed_ms": round(result.elapsed_ms, 3)}

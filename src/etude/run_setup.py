@@ -15,55 +15,45 @@ from typing import TYPE_CHECKING
 
 from etude import plugins
 from etude.entities import Budget, Catalog, Limits, Message, Run, Turn
-from etude.errors import EtudeError, NotFound
+from etude.errors import EtudeError, Invalid, NotFound
 from etude.events import ArtifactCreated, Guided, Note, RunFinished
 from etude.models.base import Model
 from etude.runtime.answer import read_answer_results
 from etude.runtime.figures import render_figures
-from etude.runtime.loop import RunSetup
-from etude.runtime.prompt import OPENING, Earlier, Opening, open_conversation
-from etude.runtime.query import RunLog
-from etude.runtime.thread import earlier_messages, last_success_in_thread
-from etude.runtime.tool_context import RunResources
-from etude.sources.federation import query_together, uses_frames
+from etude.runtime.loop import LoopSetup
+from etude.runtime.prompt import OPENING, Earlier, Opening, open_prompt
+from etude.runtime.run_log import RunLog
+from etude.runtime.thread import earlier_thread_messages, last_success_in_thread
+from etude.runtime.tool_context import ToolResources
+from etude.sources.federation import federation_uses_frames, query_federated_sources
 from etude.sources.registered_tables import add_registered_tables
+from etude.tools.base import Tool
 
 if TYPE_CHECKING:
     from etude.app import App
-    from etude.catalog.measure.quick import QuickLook
-    from etude.offline.vocabulary import KnownTable
+    from etude.catalog.measure.quick_look import QuickLook
+    from etude.offline.vocabulary import VocabularyTable
     from etude.runtime.notebook import Notebook
-    from etude.sources.pool import ResultStream
+    from etude.sources.engine_client import ResultStream
     from etude.sources.registered_tables import RegisteredTables
     from etude.sources.source import Source
-    from etude.tools.base import Tool
 
 EXAMPLE_CHARS = 4000
 LOOK_S = 2.4
 """Seconds that a quick profile may take before the first question on a source."""
 LATE_S = 0.1
 """Seconds that a question waits for a quick profile that does not stop in time."""
-TIME_OVER = "The time for it was over."
-TOOLS = (
-    "list_datasets",
-    "get_dataset_schema",
-    "search",
-    "execute_sql",
-    "execute_query_plan",
-    "execute_python",
-    "ask_user",
-    "answer",
-)
+TIME_OVER = "It ran out of time."
 
 
-def make_run_setup(
+def make_loop_setup(
     app: App,
     log: RunLog,
     source: Source | None,
     model: Model | None,
     conclude: Callable[[Run, Turn], RunFinished | Guided],
     beside: RegisteredTables | None = None,
-) -> RunSetup:
+) -> LoopSetup:
     """Return the setup of a question. `model` is one that the caller passed; None opens the model of the run."""
     log.commit()
     run = log.run
@@ -77,9 +67,9 @@ def make_run_setup(
         sources = [source] if source else [app.source(name) for name in resources.names]
         opening = _write_opening(app, log, run, resources, sources)
     resources = replace(resources, mark=opening.mark)
-    return RunSetup(
+    return LoopSetup(
         model=chosen,
-        tools=_load_tools(),
+        tools=_load_tools(packages=chosen.name != "offline"),
         opening=opening.said,
         budget=run.budget or Budget(),
         resources=resources,
@@ -95,7 +85,7 @@ def make_run_resources(
     source: Source | None,
     mark: str | None = None,
     beside: RegisteredTables | None = None,
-) -> RunResources:
+) -> ToolResources:
     """Return what the tools of a run can reach: its source, or every registered one if it names none.
 
     Queries on the source may also read the tables that a program registered `beside` it.
@@ -105,8 +95,8 @@ def make_run_resources(
 
     def query(name: str, sql: str, asked: Limits, describe: bool) -> ResultStream:
         # The source alone: a query of a model never joins a source that the person did not name.
-        if beside is not None and uses_frames(sql, beside, sources[name].native):
-            return query_together([sources[name], beside], sql, asked, describe, app.pool, app.scratch)
+        if beside is not None and federation_uses_frames(sql, beside, sources[name].native):
+            return query_federated_sources([sources[name], beside], sql, asked, describe, app.pool, app.scratch)
         return sources[name].query(sql, asked, describe)
 
     def describe_source(name: str) -> Catalog:
@@ -121,7 +111,7 @@ def make_run_resources(
         chosen = sources[run.source or next(iter(sources))]
         return app.lend_session(run.thread_id or run.id, chosen, keep=run.thread_id is not None)
 
-    resources = RunResources(
+    resources = ToolResources(
         names=tuple(sources),
         fingerprints={name: run_source_fingerprint(app, each) for name, each in sources.items()},
         find_catalog=find_catalog,
@@ -163,14 +153,33 @@ def _search(app: App, source: Source, query: str, kinds: Sequence[str], k: int) 
     return lines
 
 
-def _load_tools() -> Mapping[str, Tool]:
-    return {name: plugins.load_implementation("tool", name)() for name in TOOLS}
+def _load_tools(packages: bool) -> Mapping[str, Tool]:
+    """Return the built-in tools and, with `packages`, those of installed packages. Rules without a model need none."""
+    # The built-in ones first and in their own order, as models see them.
+    names = dict.fromkeys((*plugins.BUILT_IN["tool"], *(plugins.plugin_names("tool") if packages else ())))
+    return {name: _load_tool(name) for name in names}
 
 
-def _open_model(app: App, run: Run, resources: RunResources) -> Model:
+def _load_tool(name: str) -> Tool:
+    try:
+        found = plugins.load_plugin("tool", name)()
+    except Exception as error:  # importing a package may raise anything
+        raise Invalid(
+            f"The tool `{name}` cannot be loaded: {type(error).__name__}: {error}.",
+            hint="Fix the package that adds it, or its entry point in `etude.tool`.",
+        ) from error
+    if not isinstance(found, Tool) or found.name != name:
+        raise Invalid(
+            f"The entry point `{name}` in `etude.tool` is not a tool of that name.",
+            hint="Name a class that derives from `etude.tools.base.Tool` and has the same `name`.",
+        )
+    return found
+
+
+def _open_model(app: App, run: Run, resources: ToolResources) -> Model:
     name = run.model or "offline"
     if name == "offline":
-        from etude.runtime.offline import OfflineModel
+        from etude.runtime.offline_model import OfflineModel
 
         vocabulary = app.settings.home / "cache" / "vocabulary"
         least = app.settings.offline.confidence
@@ -184,12 +193,12 @@ def _read_opening(app: App, run: Run) -> Opening | None:
     return Opening.model_validate_json(app.objects.get(kept.hash)) if kept else None
 
 
-def _write_opening(app: App, log: RunLog, run: Run, resources: RunResources, sources: Sequence[Source]) -> Opening:
+def _write_opening(app: App, log: RunLog, run: Run, resources: ToolResources, sources: Sequence[Source]) -> Opening:
     _look_at_data(app, log, run, sources)
     earlier, mark = _find_earlier(app, run)
     resources = replace(resources, mark=mark) if mark else resources
     now = datetime.now().astimezone()
-    opening = open_conversation(resources, run.text, earlier, now, _find_packages(app))
+    opening = open_prompt(resources, run.text, earlier, now, _find_packages(app))
     log.add(ArtifactCreated(artifact=app.objects.put(opening.model_dump_json().encode(), OPENING)))
     log.commit()
     return opening
@@ -197,15 +206,23 @@ def _write_opening(app: App, log: RunLog, run: Run, resources: RunResources, sou
 
 def _look_at_data(app: App, log: RunLog, run: Run, sources: Sequence[Source]) -> None:
     """Profile the sources of a question quickly if nothing is known of their data. A failure does not matter."""
-    from etude.catalog.storage.profiles import begin_look, has_profile, keep_look
+    from etude.catalog.storage.stored_profiles import (
+        begin_look_unless_stored,
+        has_stored_profile,
+        store_profile_of_look,
+    )
     from etude.tools.table_ranking import rank_tables
 
     # Whatever else is known, the question needs the catalogs: they do not count.
     catalogs = [(source, app.catalog(source)) for source in sources]
     looks = [
-        _Look(source, catalog, begin_look(app, source, [table.name for table in rank_tables(catalog, run.text)]))
+        _Look(
+            source,
+            catalog,
+            begin_look_unless_stored(app, source, [table.name for table in rank_tables(catalog, run.text)]),
+        )
         for source, catalog in catalogs
-        if catalog.tables and not has_profile(app, source, catalog)
+        if catalog.tables and not has_stored_profile(app, source, catalog)
     ]
     if not looks:
         return
@@ -228,7 +245,7 @@ def _look_at_data(app: App, log: RunLog, run: Run, sources: Sequence[Source]) ->
             look.took_s = time.monotonic() - started
             with look.writing, contextlib.suppress(EtudeError):
                 look.ended = True
-                keep_look(app, look.source, look.quick)
+                store_profile_of_look(app, look.source, look.quick)
 
     # In a thread: a source that does not stop in time delays no question, and the next one has its profile.
     looking = threading.Thread(target=measure, name="etude-look", daemon=True)
@@ -237,7 +254,7 @@ def _look_at_data(app: App, log: RunLog, run: Run, sources: Sequence[Source]) ->
     for look in looks:
         with look.writing, contextlib.suppress(EtudeError):
             if not look.ended:
-                keep_look(app, look.source, look.quick)
+                store_profile_of_look(app, look.source, look.quick)
         count = look.quick.measured
         seen = f"{count:,} of {len(look.catalog.tables):,} tables of `{look.source.name}`"
         took_s = look.took_s or time.monotonic() - started
@@ -263,7 +280,7 @@ def _find_earlier(app: App, run: Run) -> tuple[Earlier, str | None]:
     thread_id = run.thread_id or ""
     messages: list[Message] = []
     with contextlib.suppress(NotFound):
-        messages = earlier_messages(app.store, thread_id, run.id)
+        messages = earlier_thread_messages(app.store, thread_id, run.id)
     instructions = [m.text for m in messages if m.role == "system"]
     messages = _latest([m for m in messages if m.role != "system"], app.settings.history)
     before = []
@@ -311,22 +328,22 @@ def _find_example(app: App, run: Run) -> str:
 
 def _describe(app: App, source: Source, limits: Limits) -> Catalog:
     """Return the catalog of a source, with keys and values from its profile if that is known."""
-    from etude.catalog.storage.profiles import find_any_profile
+    from etude.catalog.storage.stored_profiles import find_any_stored_profile
 
-    catalog, profile = source.catalog(limits), find_any_profile(app, source)
+    catalog, profile = source.catalog(limits), find_any_stored_profile(app, source)
     if profile is None:
         return catalog
-    from etude.catalog.hints import add_hints
+    from etude.catalog.hints import add_catalog_hints
 
-    return add_hints(catalog, profile)
+    return add_catalog_hints(catalog, profile)
 
 
-def _known_tables(app: App, source: Source, limits: Limits) -> dict[str, KnownTable]:
+def _known_tables(app: App, source: Source, limits: Limits) -> dict[str, VocabularyTable]:
     """Return the tables whose profile is known: the offline rules need not query them."""
     catalog, profile = source.catalog(limits), app.known_profile(source)
     if profile is None:
         return {}
-    from etude.catalog.knowledge import known_tables
+    from etude.catalog.known_tables import known_tables
 
     return known_tables(catalog, profile)
 

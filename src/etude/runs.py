@@ -26,14 +26,14 @@ from etude.events import (
     RunStarted,
 )
 from etude.models.base import Model
-from etude.run_setup import make_run_resources, make_run_setup
-from etude.runtime.answer import Answer, Conclusion, make_answer
+from etude.run_setup import make_loop_setup, make_run_resources
+from etude.runtime.answer import Answer, AnswerConclusion, make_answer
 from etude.runtime.code import run_code
-from etude.runtime.control import Control
 from etude.runtime.live_runs import POLL_S
 from etude.runtime.loop import run_loop
-from etude.runtime.query import RunLog, RunStorage
-from etude.runtime.thread import earlier_messages, open_thread, thread_runs
+from etude.runtime.run_control import RunControl
+from etude.runtime.run_log import RunLog, RunStorage
+from etude.runtime.thread import earlier_thread_messages, open_thread, thread_runs
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -87,7 +87,7 @@ class Runs:
         budget: Budget | None = None,
         fresh: bool = False,
         on_entry: OnEntry | None = None,
-        control: Control | None = None,
+        control: RunControl | None = None,
         beside: RegisteredTables | None = None,
     ) -> Answer:
         """Answer a question in this thread of execution; it may read the tables registered `beside` the source."""
@@ -213,13 +213,13 @@ class Runs:
         """Work on a queued or paused run in the background."""
         # Read the run now: if it is paused before the thread starts, it stays paused.
         run = self._app.store.run(run_id)
-        self._live.start(run_id, lambda: self._work(run, Control()))
+        self._live.start(run_id, lambda: self._work(run, RunControl()))
 
-    def work(self, run_id: str, *, control: Control | None = None, on_entry: OnEntry | None = None) -> Run:
+    def work(self, run_id: str, *, control: RunControl | None = None, on_entry: OnEntry | None = None) -> Run:
         """Work on a queued or paused run until it ends, waits for a person or is paused."""
-        return self._work(self._app.store.run(run_id), control or Control(), on_entry)
+        return self._work(self._app.store.run(run_id), control or RunControl(), on_entry)
 
-    def _work(self, run: Run, control: Control, on_entry: OnEntry | None = None) -> Run:
+    def _work(self, run: Run, control: RunControl, on_entry: OnEntry | None = None) -> Run:
         resumable = ("queued", "paused") if run.kind == "ask" else ("queued",)
         if run.kind not in ("ask", *CODE) or run.status not in resumable:
             raise Conflict(
@@ -234,7 +234,7 @@ class Runs:
         self._reply(ended)
         return self._settle(ended, control)
 
-    def _answer(self, log: RunLog, run: Run, control: Control) -> Run:
+    def _answer(self, log: RunLog, run: Run, control: RunControl) -> Run:
         given = self._given.get(run.id, _Given())
         model, source, beside = given.model, self._source_of(run), given.beside
         # Only the name of a model is on record, so one that was passed as an object is always asked. Registered tables
@@ -252,7 +252,7 @@ class Runs:
             return end
 
         ended = run_loop(
-            lambda: make_run_setup(self._app, log, source, model, self._conclude, beside), control, log, replay
+            lambda: make_loop_setup(self._app, log, source, model, self._conclude, beside), control, log, replay
         )
         if repeatable and ended.status == "succeeded":
             self._app.scripts.learn(ended, source)
@@ -261,22 +261,22 @@ class Runs:
     def _conclude(self, run: Run, turn: Turn) -> RunFinished | Guided:
         earlier = []
         with contextlib.suppress(NotFound):
-            earlier = [m.text for m in earlier_messages(self._app.store, run.thread_id or "", run.id)]
+            earlier = [m.text for m in earlier_thread_messages(self._app.store, run.thread_id or "", run.id)]
         corrects = run.model != "offline"
-        end = Conclusion(self._app.objects, self._app.read_result, corrects, thread=earlier)(run, turn)
+        end = AnswerConclusion(self._app.objects, self._app.read_result, corrects, thread=earlier)(run, turn)
         if isinstance(end, RunFinished):
             # Before the run ends: if the process dies in between, the resumed run does not add the message again.
             self._add_reply(run, end.answer or "")
         return end
 
-    def _run_code(self, log: RunLog, run: Run, control: Control) -> Run:
+    def _run_code(self, log: RunLog, run: Run, control: RunControl) -> Run:
         with contextlib.suppress(EtudeError), log.closing():  # the error is on record
             beside = self._given.get(run.id, _Given()).beside
             resources = make_run_resources(self._app, run, self._source_of(run), beside=beside)
             log.add(run_code(run, resources.context_for(log, None, control.step)))
         return log.ended
 
-    def _settle(self, run: Run, control: Control) -> Run:
+    def _settle(self, run: Run, control: RunControl) -> Run:
         """Apply a cancellation that came just as the run stopped by itself, and forget a run that has ended."""
         store = self._app.store
         if run.status in ("waiting", "paused") and "cancel" in (control.request, store.run(run.id).requested):
@@ -316,7 +316,7 @@ class Runs:
 
     def _continue(self, run: Run) -> Callable[[], object]:
         if run.kind != "catalog":
-            return lambda: self._work(run, Control())
+            return lambda: self._work(run, RunControl())
         return lambda: self._app.cataloger.resume(run)
 
     def _listed(self, status: Literal["queued", "paused"]) -> Iterator[Run]:
@@ -441,7 +441,7 @@ class Runs:
                 return
             except Conflict:
                 time.sleep(0.01)  # the worker of the run wrote an entry meanwhile
-        raise Conflict(f"Run `{run_id}` changes too fast to be {participle}.", hint="Try again.")
+        raise Conflict(f"Run `{run_id}` kept changing and could not be {participle}.", hint="Try again.")
 
 
 def _require_source(source: Source | None) -> Source:

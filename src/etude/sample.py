@@ -61,7 +61,7 @@ def write_shop(folder: Path, seed: int = 7) -> None:
     _write_lines(folder / "order_lines.parquet", lines)
 
 
-def spoil_orders(folder: Path) -> None:
+def spoil_sample_orders(folder: Path) -> None:
     """Simulate a bad import: add orders without a channel, with amounts in cents instead of euros."""
     path = folder / "orders.csv"
     rows = list(csv.reader(io.StringIO(path.read_bytes().decode())))

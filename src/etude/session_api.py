@@ -13,8 +13,8 @@ from etude.entities import Catalog, Limits, ResultInfo
 from etude.errors import Conflict, Unavailable, from_problem
 from etude.result import Result
 from etude.sessions import kernel
-from etude.sources.arrow_tables import table_to_parquet_pieces
-from etude.sources.parameters import Params, encode_params
+from etude.sources.arrow_tables import arrow_table_to_parquet_pieces
+from etude.sources.query_parameters import Params, encode_query_params
 
 _REGISTERED: set[str] = set()
 """The tables that this session registered: they may be replaced, those of the source may not."""
@@ -36,7 +36,7 @@ class SessionDatabase(Database):
     ) -> Result:
         """Run a query on the host; the rows arrive in shared memory."""
         given = {} if limits is None else limits.model_dump()
-        head, first = _ask("sql", query=query, params=encode_params(params), limits=given | limit)
+        head, first = _ask("sql", query=query, params=encode_query_params(params), limits=given | limit)
         info = ResultInfo.model_validate(head["info"])
         others = (_ask("part", result=head["result"], index=i)[1] for i in range(1, head["parts"]))
         found = [b for part in (first, *others) for b in pa.ipc.open_stream(pa.py_buffer(part))]
@@ -56,7 +56,7 @@ class SessionDatabase(Database):
         """Let queries read a DataFrame, an Arrow table, a result, a list of dicts or a dict of columns as a table."""
         if self.catalog().table(name) is not None and name not in _REGISTERED:
             raise Conflict(f"The source has a table `{name}` already.", hint="Register it under another name.")
-        for number, (piece, more) in enumerate(table_to_parquet_pieces(data, name, PIECE)):
+        for number, (piece, more) in enumerate(arrow_table_to_parquet_pieces(data, name, PIECE)):
             _ask("register", name=name, data=base64.b64encode(piece).decode(), goes_on=number > 0, more=more)
         _REGISTERED.add(name)
 

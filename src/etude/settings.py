@@ -38,7 +38,7 @@ DATABASE_URL = re.compile(
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
-def parse_size(value: Any) -> Any:
+def parse_size_setting(value: Any) -> Any:
     """Return the bytes of `4GiB`, `500 MB` or a number; leave other types to the validator."""
     if not isinstance(value, str):
         return value
@@ -48,7 +48,7 @@ def parse_size(value: Any) -> Any:
     return int(Decimal(found.group(1)) * _UNITS[found.group(2).lower()])
 
 
-Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0, le=1 << 60)]
+Size = Annotated[int, BeforeValidator(parse_size_setting), Field(ge=0, le=1 << 60)]
 Folder = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 
 
@@ -220,11 +220,11 @@ def _split(value: Any) -> Any:
 
 
 def _check_reach(value: tuple[str, ...]) -> tuple[str, ...]:
-    from etude.addresses import parse_reachable
+    from etude.host_addresses import parse_reachable_host
 
     for entry in value:
         try:
-            parse_reachable(entry)
+            parse_reachable_host(entry)
         except Invalid as error:
             raise ValueError(f"{error} {error.hint}") from None
     return value
@@ -390,11 +390,13 @@ class Settings(Entity):
 
 def load_settings(environment: Mapping[str, str] | None = None, **keywords: Any) -> Settings:
     """Return the effective settings; raise `Invalid` with the key, the value and what to write instead."""
-    settings, _ = load_with_origins(environment, **keywords)
+    settings, _ = load_settings_with_origins(environment, **keywords)
     return settings
 
 
-def load_with_origins(environment: Mapping[str, str] | None = None, **keywords: Any) -> tuple[Settings, dict[str, str]]:
+def load_settings_with_origins(
+    environment: Mapping[str, str] | None = None, **keywords: Any
+) -> tuple[Settings, dict[str, str]]:
     """Return the effective settings, and the origin of each dotted key that is set."""
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}

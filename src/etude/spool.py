@@ -23,7 +23,7 @@ class Spool:
         self._folder = folder
         self._held: list[Any] = []
         self._size = 0
-        self._writer: ParquetFile | None = None
+        self._writer: SpoolParquetFile | None = None
         self.schema: Any = None
 
     @property
@@ -48,7 +48,7 @@ class Spool:
             self._held.append(batch)
             self._size += batch.nbytes
             if self._size > MEMORY:
-                self._writer = ParquetFile(batch.schema, self._folder)
+                self._writer = SpoolParquetFile(batch.schema, self._folder)
                 # Release each batch as it is written: holding and writing all would take twice the memory.
                 while self._held:
                     self._writer.write(self._held.pop(0))
@@ -91,7 +91,7 @@ def _refuse_unions(schema: Any) -> None:
             )
 
 
-class ParquetFile:
+class SpoolParquetFile:
     """A Parquet file that grows by row groups of a fixed number of rows."""
 
     def __init__(self, schema: Any, folder: Path | None) -> None:

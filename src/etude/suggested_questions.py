@@ -10,8 +10,8 @@ from etude.entities import Run
 from etude.errors import STOPS, EtudeError
 from etude.ids import new_id
 from etude.limits import lower_limits
-from etude.offline.suggestions import suggest_from_vocabulary
-from etude.runtime.offline import OfflineModel
+from etude.offline.vocabulary_suggestions import suggest_from_vocabulary
+from etude.runtime.offline_model import OfflineModel
 
 if TYPE_CHECKING:
     from etude.app import App

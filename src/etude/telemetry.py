@@ -49,7 +49,7 @@ Measures = Mapping[str, Mapping[tuple[str, ...], float]]
 _FACTS = ("request_id", "tenant", "key", "run_id", "thread_id")
 
 
-class Metrics:
+class TelemetryMetrics:
     """The metrics of one process, in their own registry."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class Observer:
+class TelemetryObserver:
     """Reads each run once it has ended, in its own thread, and passes it to all readers."""
 
     def __init__(self, store: Store) -> None:
@@ -189,7 +189,7 @@ class Observer:
 # Traces.
 
 
-class Traces:
+class TelemetryTraces:
     """Sends runs as traces over OTLP, with the names of OpenTelemetry's GenAI conventions; content only if enabled."""
 
     def __init__(self, settings: TelemetrySettings, provider: TracerProvider | None = None) -> None:
@@ -322,7 +322,7 @@ def _ns(moment: datetime) -> int:
 # Logs.
 
 
-class JsonLines(logging.Formatter):
+class TelemetryLogLines(logging.Formatter):
     """Formats log records as JSON lines, with the ids of their request, thread and run."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -339,7 +339,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-class AccessLog:
+class TelemetryAccessLog:
     """A JSON line for each request. Lines are buffered and written a few times per second."""
 
     def __init__(self, out: TextIO) -> None:
@@ -363,10 +363,10 @@ class AccessLog:
             self._out.flush()
 
 
-def configure_json_logs(level: int = logging.INFO) -> None:
+def configure_telemetry_logs(level: int = logging.INFO) -> None:
     """Write the log to standard error, one line of JSON per record."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(TelemetryLogLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("mcp", "httpx", "opentelemetry"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

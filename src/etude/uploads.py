@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etude.catalog.storage.folders import catalog_folder_by_name, open_catalog_root
+from etude.catalog.storage.catalog_folder import catalog_folder_by_name, open_catalog_root_folder
 from etude.entities import Catalog, Entity, SourceSpec, UploadedFile
 from etude.errors import Conflict, EtudeError, Invalid, SourceError
 from etude.ids import new_id
@@ -147,7 +147,7 @@ class Uploads:
         self._app.store.remove_source(name, [spec.url])
         self._discard(spec.url.removeprefix(SCHEME))
         # Another source of this name must not get its descriptions.
-        objects, root = open_catalog_root(self._app)
+        objects, root = open_catalog_root_folder(self._app)
         for each in list(objects.names("/".join(part for part in (root, catalog_folder_by_name(name)) if part))):
             objects.remove(each)
 

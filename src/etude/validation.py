@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from etude.errors import Invalid
-from etude.redaction import MASK, holds_secrets, redact_value
+from etude.redaction import MASK, holds_redacted_values, redact_value
 
 SHOWN = 80
 """The most characters of a value that are shown."""
@@ -69,7 +69,7 @@ _COMPARED = {
 }
 
 
-class HasErrors(Protocol):
+class HasValidationErrors(Protocol):
     """An error that `explain_validation` accepts: a `ValidationError` of pydantic or FastAPI."""
 
     def errors(self) -> Sequence[Any]:
@@ -77,7 +77,7 @@ class HasErrors(Protocol):
 
 
 @dataclass(frozen=True)
-class FieldError:
+class FieldValidationError:
     """An error of one field."""
 
     kind: Literal["missing", "unknown", "wrong"]
@@ -120,7 +120,7 @@ class FieldError:
 
 
 def explain_validation(
-    error: HasErrors,
+    error: HasValidationErrors,
     whole: str,
     *,
     model: Any = None,
@@ -135,7 +135,7 @@ def explain_validation(
     has the names of fields. `name` describes a field, given its path. If `containers` is False, objects and lists are
     not shown, because they may hold a secret under any name. `hint` is used if the error itself suggests nothing.
     """
-    problem = find_field_error(error, model, containers)
+    problem = find_field_validation_error(error, model, containers)
     if not problem.field:
         where = whole[:1].upper() + whole[1:]
     else:
@@ -143,7 +143,9 @@ def explain_validation(
     return Invalid(problem.say(where), hint=problem.advise(hint), **details)
 
 
-def find_field_error(error: HasErrors, model: Any = None, containers: bool = True) -> FieldError:
+def find_field_validation_error(
+    error: HasValidationErrors, model: Any = None, containers: bool = True
+) -> FieldValidationError:
     """Return the most helpful of the errors."""
     # A misspelt field can also cause a missing one; the misspelling is the more helpful error.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
@@ -151,11 +153,11 @@ def find_field_error(error: HasErrors, model: Any = None, containers: bool = Tru
     path, holders = _walk(model, loc)
     match kind:
         case "missing":
-            return FieldError("missing", path, "", "it is missing", _field_names(holders), loc, kind)
+            return FieldValidationError("missing", path, "", "it is missing", _field_names(holders), loc, kind)
         case "extra_forbidden" | "unexpected_keyword_argument":
-            return FieldError("unknown", path, "", "it is not known", _field_names(holders), loc, kind)
+            return FieldValidationError("unknown", path, "", "it is not known", _field_names(holders), loc, kind)
     value = "" if _may_hide(kind, first.get("input"), containers) else _show(first.get("input"), loc, model)
-    return FieldError("wrong", path, value, _reason(first), (), loc, kind)
+    return FieldValidationError("wrong", path, value, _reason(first), (), loc, kind)
 
 
 def quote_invalid_value(value: Any) -> str:
@@ -177,7 +179,7 @@ def _show(value: Any, loc: Sequence[int | str], model: Any) -> str:
     hidden = _hidden_names(model)
 
     def hides(key: str) -> bool:
-        return key in hidden or holds_secrets(key)
+        return key in hidden or holds_redacted_values(key)
 
     if any(hides(step) for step in loc if isinstance(step, str)):
         return ""

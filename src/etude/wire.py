@@ -47,7 +47,7 @@ class Frame:
     """The shared memory of the blob, if requested with `keep`; the caller closes it."""
 
 
-def send_frame(
+def send_wire_frame(
     sock: socket.socket,
     head: dict[str, Any],
     blob: bytes | memoryview = b"",
@@ -69,7 +69,7 @@ def send_frame(
         raise Closed from error
 
 
-def receive_frame(sock: socket.socket, keep: bool = False) -> Frame:
+def receive_wire_frame(sock: socket.socket, keep: bool = False) -> Frame:
     """Wait for one frame; raise `Closed` at the end of the stream. With `keep`, also return the shared memory's fd."""
     fds: list[int] = []
     try:
@@ -92,7 +92,7 @@ def receive_frame(sock: socket.socket, keep: bool = False) -> Frame:
     if fds:
         kept = os.dup(fds[0]) if keep else None
         try:
-            return Frame(head, map_shared_memory(fds[0], head.get("size", 0)), kept)
+            return Frame(head, map_wire_memory(fds[0], head.get("size", 0)), kept)
         except BaseException:
             if kept is not None:
                 os.close(kept)
@@ -100,7 +100,7 @@ def receive_frame(sock: socket.socket, keep: bool = False) -> Frame:
     return Frame(head, memoryview(body)[head_size:])
 
 
-def receive_frame_with_files(sock: socket.socket, most: int) -> tuple[Frame, list[int]]:
+def receive_wire_frame_with_files(sock: socket.socket, most: int) -> tuple[Frame, list[int]]:
     """Wait for one frame and the open files that came with it, which the caller closes."""
     fds: list[int] = []
     try:
@@ -120,7 +120,7 @@ def receive_frame_with_files(sock: socket.socket, most: int) -> tuple[Frame, lis
         raise
 
 
-def has_small_frame(sock: socket.socket) -> bool:
+def has_small_wire_frame(sock: socket.socket) -> bool:
     """Return True if a complete frame with a small inline blob has arrived; read nothing.
 
     False for a frame without a blob: handling its shared memory, or the end of the other side, may take time.
@@ -145,16 +145,16 @@ def _read(sock: socket.socket, size: int) -> bytes:
     return data
 
 
-def make_shared_file() -> int | None:
+def make_wire_memory() -> int | None:
     """Create a file in shared memory; None if the system does not support it."""
     if not hasattr(os, "memfd_create"):
         return None
     return os.memfd_create("etude-result", _MFD_ALLOW_SEALING | _MFD_CLOEXEC)
 
 
-def share_memory(data: bytes | memoryview) -> int:
+def share_wire_memory(data: bytes | memoryview) -> int:
     """Copy bytes to sealed shared memory; raise `OSError` if the system has none or not enough."""
-    fd = make_shared_file()
+    fd = make_wire_memory()
     if fd is None:
         raise OSError("this system has no shared memory")
     try:
@@ -162,18 +162,18 @@ def share_memory(data: bytes | memoryview) -> int:
             left = memoryview(data)
             while left:
                 left = left[file.write(left) :]
-        seal_shared_memory(fd)
+        seal_wire_memory(fd)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def share_batches(batches: Iterator[Any]) -> int:
+def share_wire_batches(batches: Iterator[Any]) -> int:
     """Write Arrow batches as one stream into sealed shared memory."""
     import pyarrow as pa
 
-    fd = make_shared_file()
+    fd = make_wire_memory()
     if fd is None:
         raise OSError("this system has no shared memory")
     try:
@@ -183,16 +183,16 @@ def share_batches(batches: Iterator[Any]) -> int:
                 writer.write_batch(first)
                 for batch in batches:
                     writer.write_batch(batch)
-        seal_shared_memory(fd)
+        seal_wire_memory(fd)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def lend_memory(size: int) -> int:
+def lend_wire_memory(size: int) -> int:
     """Create shared memory of a fixed size for another process to fill and seal."""
-    fd = make_shared_file()
+    fd = make_wire_memory()
     if fd is None:
         raise OSError("this system has no shared memory")
     try:
@@ -204,7 +204,7 @@ def lend_memory(size: int) -> int:
     return fd
 
 
-def seal_shared_memory(fd: int) -> None:
+def seal_wire_memory(fd: int) -> None:
     """Seal the file against any further change."""
     for _ in range(_SEAL_TRIES - 1):
         try:
@@ -219,7 +219,7 @@ def seal_shared_memory(fd: int) -> None:
     fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
 
 
-def map_shared_memory(fd: int, size: int, whole: bool = False) -> mmap.mmap:
+def map_wire_memory(fd: int, size: int, whole: bool = False) -> mmap.mmap:
     """Map sealed shared memory and close `fd`; raise `Closed` if the file is not sealed or too small.
 
     With `whole`, also raise if the file has holes: they cost the sender nothing, but the reader pays memory for them.
@@ -236,12 +236,12 @@ def map_shared_memory(fd: int, size: int, whole: bool = False) -> mmap.mmap:
         os.close(fd)
 
 
-def socket_pair() -> tuple[socket.socket, socket.socket]:
+def wire_socket_pair() -> tuple[socket.socket, socket.socket]:
     """Return a connected pair of stream sockets."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
-def inherited_socket(fd: int) -> socket.socket:
+def inherited_wire_socket(fd: int) -> socket.socket:
     """Return the socket that this process inherited."""
     sock = socket.socket(fileno=fd)
     with contextlib.suppress(OSError):

@@ -279,7 +279,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     from etude.sessions import isolation
 
-    isolation.adopt_orphans()  # so that orphaned processes become our children and are found
+    isolation.adopt_orphaned_processes()  # so that orphaned processes become our children and are found
     level, wanted = int(sys.argv[1]), os.environ.get("ATTEMPTS", "").split()
     place = Place(level)
     try:

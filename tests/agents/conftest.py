@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from etude.agents.agent_control import AgentControl
 from etude.agents.base import DONE, InboxItem, Kind, StepContext, StepResult
-from etude.agents.control import Agents
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.entities import Entity
@@ -62,9 +62,9 @@ def app(open_app: Callable[[], App]) -> App:
 
 
 @pytest.fixture
-def agents(app: App) -> Iterator[Agents]:
+def agents(app: App) -> Iterator[AgentControl]:
     queue = Queue(app.store)
-    yield Agents(app.store, queue)
+    yield AgentControl(app.store, queue)
     queue.close()
 
 
@@ -86,7 +86,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> type[Script]:
 
 
 @pytest.fixture
-def work(app: App, agents: Agents) -> Iterator[Callable[..., Worker]]:
+def work(app: App, agents: AgentControl) -> Iterator[Callable[..., Worker]]:
     """Return a function that starts a worker; all are stopped at the end."""
     with ExitStack() as stack:
 

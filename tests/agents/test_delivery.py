@@ -8,8 +8,8 @@ import pytest
 from tests.patience import wait_until
 
 from etude import plugins
+from etude.agents.agent_control import AgentControl
 from etude.agents.base import StepContext
-from etude.agents.control import Agents
 from etude.agents.delivery import DOWN, Delivery, DeliveryConfig
 from etude.agents.hub import Hub
 from etude.agents.worker import Worker
@@ -55,7 +55,7 @@ def long_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etude.agents.delivery.LONGEST_BACKOFF_S", 3600.0)
 
 
-def settle(agents: Agents, hub: Hub, worker: Worker) -> int:
+def settle(agents: AgentControl, hub: Hub, worker: Worker) -> int:
     """Wait until the worker has read all events and the agent has no step to make; return its number of steps."""
 
     def is_settled() -> bool:
@@ -66,7 +66,7 @@ def settle(agents: Agents, hub: Hub, worker: Worker) -> int:
     return agents.get("r").step_no
 
 
-def test_events_of_the_topics_arrive_in_order_if_each_is_late(agents: Agents, app: App) -> None:
+def test_events_of_the_topics_arrive_in_order_if_each_is_late(agents: AgentControl, app: App) -> None:
     Receiver.first_attempts_fail = True
     agents.create("receiver", {"topics": ["n"]}, id="r")
     with Hub(agents.queue) as hub, Worker(app, agents.queue):
@@ -79,7 +79,9 @@ def test_events_of_the_topics_arrive_in_order_if_each_is_late(agents: Agents, ap
         wait_until(lambda: Receiver.got == [0, 1, 2, 3])
 
 
-def test_an_event_that_fails_delays_only_events_of_the_same_agent(agents: Agents, app: App, long_backoff: None) -> None:
+def test_an_event_that_fails_delays_only_events_of_the_same_agent(
+    agents: AgentControl, app: App, long_backoff: None
+) -> None:
     Receiver.refused = {"bad"}
     agents.create("receiver", {"topics": ["n"]}, id="r")
     with Hub(agents.queue) as hub, Worker(app, agents.queue) as worker:
@@ -97,7 +99,9 @@ def test_an_event_that_fails_delays_only_events_of_the_same_agent(agents: Agents
         assert agents.get("r").activity == "idle" and agents.get("r").last_output == {"sent": 0, "lost": 0}
 
 
-def test_events_of_a_held_agent_make_no_step_before_the_retry(agents: Agents, app: App, long_backoff: None) -> None:
+def test_events_of_a_held_agent_make_no_step_before_the_retry(
+    agents: AgentControl, app: App, long_backoff: None
+) -> None:
     Receiver.refused = {"bad"}
     agents.create("receiver", {"topics": ["n"]}, id="r")
     with Hub(agents.queue) as hub, Worker(app, agents.queue) as worker:
@@ -111,7 +115,7 @@ def test_events_of_a_held_agent_make_no_step_before_the_retry(agents: Agents, ap
 
 
 def test_a_receiver_that_is_down_is_tried_with_one_event_at_a_time(
-    agents: Agents, app: App, long_backoff: None
+    agents: AgentControl, app: App, long_backoff: None
 ) -> None:
     names = [f"a{n}" for n in range(10)]
     Receiver.refused = set(names)
@@ -135,7 +139,7 @@ def test_a_receiver_that_is_down_is_tried_with_one_event_at_a_time(
 
 
 def test_events_that_never_arrive_are_given_up_and_counted(
-    agents: Agents, app: App, monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Receiver.refused = {None}
     monkeypatch.setattr("etude.agents.delivery.GIVE_UP_S", 0.0)
@@ -147,7 +151,7 @@ def test_events_that_never_arrive_are_given_up_and_counted(
     assert Receiver.got == []
 
 
-def test_events_delivered_before_an_interruption_are_not_delivered_again(agents: Agents, app: App) -> None:
+def test_events_delivered_before_an_interruption_are_not_delivered_again(agents: AgentControl, app: App) -> None:
     Receiver.pause_at = 3
     agents.create("receiver", {"topics": ["n"]}, id="r")
     with Hub(agents.queue) as hub:
@@ -160,7 +164,9 @@ def test_events_delivered_before_an_interruption_are_not_delivered_again(agents:
             wait_until(lambda: Receiver.got == [0, 1, 2, 3, 4, 5])
 
 
-def test_many_events_are_delivered_in_several_steps(agents: Agents, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_events_are_delivered_in_several_steps(
+    agents: AgentControl, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("etude.agents.delivery.BATCH", 10)
     agents.create("receiver", {"topics": ["n"]}, id="r")
     with Hub(agents.queue) as hub:

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 from tests.patience import wait_until
 
-from etude.agents.control import Agents
-from etude.agents.hub import BUFFER_SIZE, Hub, Waker
-from etude.agents.kinds.webhook import sign_body, verify_signature
+from etude.agents.agent_control import AgentControl
+from etude.agents.hub import BUFFER_SIZE, Hub, HubWaker
+from etude.agents.kinds.webhook import sign_webhook_body, verify_signature
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.errors import Invalid
 from etude.store.action import Finish
 from etude.store.queue import Queue
-from etude.store.topics import BOUNDS, READ_AGENT, Topics, events_before_gap
+from etude.store.topics import BOUNDS, READ_AGENT, Topics, topic_events_before_gap
 
 
 @pytest.fixture
-def hub(agents: Agents) -> Iterator[Hub]:
+def hub(agents: AgentControl) -> Iterator[Hub]:
     with Hub(agents.queue) as hub:
         yield hub
 
@@ -43,7 +43,7 @@ def test_events_come_by_topic_and_agent(hub: Hub) -> None:
     assert [e.topic for e in mine.read()] == ["other"]
 
 
-def test_a_subscriber_continues_from_the_last_id(hub: Hub, agents: Agents) -> None:
+def test_a_subscriber_continues_from_the_last_id(hub: Hub, agents: AgentControl) -> None:
     for n in range(3):
         hub.publish("n", n)
     wait_until(lambda: hub.at >= 3)
@@ -54,7 +54,7 @@ def test_a_subscriber_continues_from_the_last_id(hub: Hub, agents: Agents) -> No
         assert [e.body for e in later.subscribe(after=first[0].id).read()] == [1, 2]
 
 
-def test_a_slow_subscriber_reads_from_the_store(hub: Hub, agents: Agents) -> None:
+def test_a_slow_subscriber_reads_from_the_store(hub: Hub, agents: AgentControl) -> None:
     slow = hub.subscribe(["n"])
     with agents.queue.transaction() as work:
         work.add_events([("main", None, "n", str(n)) for n in range(BUFFER_SIZE + 500)])
@@ -65,7 +65,7 @@ def test_a_slow_subscriber_reads_from_the_store(hub: Hub, agents: Agents) -> Non
     assert seen == list(range(BUFFER_SIZE + 500))
 
 
-def test_the_history_of_one_agent_is_read_by_an_index(hub: Hub, agents: Agents) -> None:
+def test_the_history_of_one_agent_is_read_by_an_index(hub: Hub, agents: AgentControl) -> None:
     with agents.queue.transaction() as work:
         work.add_events([("main", f"a{n % 1000}", "n", str(n)) for n in range(BUFFER_SIZE + 3000)])
         work.add_events([("theirs", "a7", "n", "null")])
@@ -97,12 +97,12 @@ def test_reading_stops_at_an_id_that_may_still_appear() -> None:
     def row(event_id: int, young: int) -> tuple[Any, ...]:
         return (event_id, "main", "t", None, "{}", 0.0, young)
 
-    assert len(events_before_gap([row(1, 1), row(2, 1), row(4, 1)], 0)) == 2
-    assert len(events_before_gap([row(1, 1), row(2, 1), row(4, 0)], 0)) == 3
-    assert len(events_before_gap([row(7, 1)], 5)) == 0
+    assert len(topic_events_before_gap([row(1, 1), row(2, 1), row(4, 1)], 0)) == 2
+    assert len(topic_events_before_gap([row(1, 1), row(2, 1), row(4, 0)], 0)) == 3
+    assert len(topic_events_before_gap([row(7, 1)], 5)) == 0
 
 
-def test_a_missing_id_is_not_waited_for_after_the_clock_was_set_back(agents: Agents) -> None:
+def test_a_missing_id_is_not_waited_for_after_the_clock_was_set_back(agents: AgentControl) -> None:
     topics = Topics(agents.queue)
     for n in range(3):
         topics.publish("n", n)
@@ -119,7 +119,7 @@ def test_an_invalid_topic_or_body_is_refused(hub: Hub) -> None:
         hub.publish("x", object())
 
 
-def test_verbs_and_steps_are_published_in_order(hub: Hub, agents: Agents, app: App) -> None:
+def test_verbs_and_steps_are_published_in_order(hub: Hub, agents: AgentControl, app: App) -> None:
     subscription = hub.subscribe(agent="e")
     with Worker(app, agents.queue):
         agents.create("echo", {"subject": "tea", "interval_s": 3600}, id="e")
@@ -178,7 +178,9 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     receiver.close()
 
 
-def test_a_webhook_gets_its_events_signed_and_in_order(agents: Agents, app: App, hub: Hub, receiver: Receiver) -> None:
+def test_a_webhook_gets_its_events_signed_and_in_order(
+    agents: AgentControl, app: App, hub: Hub, receiver: Receiver
+) -> None:
     receiver.failing = 2
     with Worker(app, agents.queue):
         agents.create("webhook", {"url": receiver.url, "secret": "swordfish!", "topics": ["tests.*"]}, id="hook")
@@ -194,7 +196,7 @@ def test_a_webhook_gets_its_events_signed_and_in_order(agents: Agents, app: App,
 
 
 def test_a_webhook_continues_after_a_restart(
-    agents: Agents, open_app: Callable[[], App], hub: Hub, receiver: Receiver
+    agents: AgentControl, open_app: Callable[[], App], hub: Hub, receiver: Receiver
 ) -> None:
     agents.create("webhook", {"url": receiver.url, "secret": "swordfish!", "topics": ["n"]}, id="hook")
     for life in range(2):
@@ -209,20 +211,20 @@ def test_a_webhook_continues_after_a_restart(
 
 
 def test_an_old_or_malformed_signature_is_refused() -> None:
-    assert not verify_signature("secret", b"x", sign_body("secret", b"x", 1))
+    assert not verify_signature("secret", b"x", sign_webhook_body("secret", b"x", 1))
     assert not verify_signature("secret", b"x", "nonsense")
     for odd in ("t=\u00b2,v1=x", f"t={'9' * 5000},v1=x", f"t={int(time.time())},v1=\u00e9\ud800"):
         assert not verify_signature("secret", b"x", odd)
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/y", "http://", "https://me:password@example.com/"])
-def test_the_url_of_a_webhook_is_http_or_https(agents: Agents, url: str) -> None:
+def test_the_url_of_a_webhook_is_http_or_https(agents: AgentControl, url: str) -> None:
     with pytest.raises(Invalid, match="http or https"):
         agents.create("webhook", {"url": url, "secret": "swordfish!"})
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "127.0.0.2", "[::1]", "10.0.0.1"])
-def test_a_webhook_to_a_private_address_is_refused(agents: Agents, app: App, hub: Hub, host: str) -> None:
+def test_a_webhook_to_a_private_address_is_refused(agents: AgentControl, app: App, hub: Hub, host: str) -> None:
     config = {"url": f"http://{host}/latest", "secret": "swordfish!", "topics": ["n"]}
     with Worker(app, agents.queue):
         agents.create("webhook", config, id="hook")
@@ -230,7 +232,7 @@ def test_a_webhook_to_a_private_address_is_refused(agents: Agents, app: App, hub
         assert "not a public address" in wait_until(lambda: agents.get("hook").last_error)
 
 
-def test_a_url_may_contain_any_character(agents: Agents, app: App, hub: Hub, receiver: Receiver) -> None:
+def test_a_url_may_contain_any_character(agents: AgentControl, app: App, hub: Hub, receiver: Receiver) -> None:
     url = f"{receiver.url}/gr\u00f6\u00dfe/a%20b?x=\u00e4 y&z=1"
     agents.create("webhook", {"url": url, "secret": "swordfish!", "topics": ["n"]}, id="hook")
     with Worker(app, agents.queue):
@@ -239,7 +241,7 @@ def test_a_url_may_contain_any_character(agents: Agents, app: App, hub: Hub, rec
     assert receiver.paths == ["/hook/gr%C3%B6%C3%9Fe/a%20b?x=%C3%A4%20y&z=1"]
 
 
-def test_a_webhook_follows_no_redirect(agents: Agents, app: App, hub: Hub, receiver: Receiver) -> None:
+def test_a_webhook_follows_no_redirect(agents: AgentControl, app: App, hub: Hub, receiver: Receiver) -> None:
     config = {"url": receiver.url.replace("/hook", "/moved"), "secret": "swordfish!", "topics": ["n"]}
     with Worker(app, agents.queue):
         agents.create("webhook", config, id="hook")
@@ -249,7 +251,7 @@ def test_a_webhook_follows_no_redirect(agents: Agents, app: App, hub: Hub, recei
 
 
 def test_a_receiver_that_never_finishes_times_out(
-    agents: Agents, app: App, hub: Hub, monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, app: App, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("etude.agents.kinds.webhook.TIMEOUT_S", 0.5)
     left = threading.Event()
@@ -272,7 +274,9 @@ def test_a_receiver_that_never_finishes_times_out(
     dripping.join()
 
 
-def test_a_resumed_webhook_sends_the_events_it_missed(agents: Agents, app: App, hub: Hub, receiver: Receiver) -> None:
+def test_a_resumed_webhook_sends_the_events_it_missed(
+    agents: AgentControl, app: App, hub: Hub, receiver: Receiver
+) -> None:
     agents.create("webhook", {"url": receiver.url, "secret": "swordfish!", "topics": ["n"]}, id="hook")
     with Worker(app, agents.queue) as worker:
         wait_until(lambda: worker._waker._at is not None)
@@ -287,12 +291,12 @@ def test_a_resumed_webhook_sends_the_events_it_missed(agents: Agents, app: App, 
 
 
 def test_a_webhook_is_woken_even_if_another_is_destroyed_meanwhile(
-    agents: Agents, hub: Hub, monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("gone", "there"):
         agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}, id=name)
     agents.queue.turn([Finish(claim, "done") for claim in agents.queue.turn(claim=2).claimed])
-    waker = Waker(agents.agent_store)
+    waker = HubWaker(agents.agent_store)
     listening = agents.agent_store.listening()
     agents.destroy("gone")
     monkeypatch.setattr(agents.agent_store, "listening", lambda: listening)
@@ -300,9 +304,9 @@ def test_a_webhook_is_woken_even_if_another_is_destroyed_meanwhile(
     assert agents.queue.read("SELECT count(*) FROM actions WHERE kind = 'message'") == [(1,)]
 
 
-def test_a_webhook_with_a_queued_step_is_not_woken_again(agents: Agents, hub: Hub) -> None:
+def test_a_webhook_with_a_queued_step_is_not_woken_again(agents: AgentControl, hub: Hub) -> None:
     agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}, id="hook")
-    waker = Waker(agents.agent_store)
+    waker = HubWaker(agents.agent_store)
     for n in range(3):
         hub.publish("n", n)
         waker.wake()
@@ -316,11 +320,11 @@ def test_a_webhook_with_a_queued_step_is_not_woken_again(agents: Agents, hub: Hu
 
 
 @pytest.mark.parametrize("verb", ["interrupt", "reload"])
-def test_events_wake_a_webhook_that_only_has_a_wake_queued(agents: Agents, hub: Hub, verb: str) -> None:
+def test_events_wake_a_webhook_that_only_has_a_wake_queued(agents: AgentControl, hub: Hub, verb: str) -> None:
     """A `wake` does not always make a step, so it does not count as one that reads the events."""
     agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}, id="hook")
     agents.queue.turn([Finish(claim, "done") for claim in agents.queue.turn(claim=1).claimed])
-    waker = Waker(agents.agent_store)
+    waker = HubWaker(agents.agent_store)
     waker.wake()
     agents.queue.turn([Finish(claim, "done") for claim in agents.queue.turn(claim=1).claimed])
     getattr(agents, verb)("hook")
@@ -330,7 +334,7 @@ def test_events_wake_a_webhook_that_only_has_a_wake_queued(agents: Agents, hub: 
     assert agents.queue.read(ready) == [("wake",), ("message",)]
 
 
-def test_a_webhook_is_not_woken_by_its_own_failures(agents: Agents, app: App, hub: Hub) -> None:
+def test_a_webhook_is_not_woken_by_its_own_failures(agents: AgentControl, app: App, hub: Hub) -> None:
     subscription = hub.subscribe()
     with Worker(app, agents.queue):
         agents.create("webhook", {"url": "http://10.0.0.1/", "secret": "swordfish!"}, id="hook")
@@ -344,7 +348,7 @@ def test_a_webhook_is_not_woken_by_its_own_failures(agents: Agents, app: App, hu
 
 
 def test_a_lone_surrogate_in_an_event_is_delivered_as_a_question_mark(
-    agents: Agents, app: App, hub: Hub, receiver: Receiver
+    agents: AgentControl, app: App, hub: Hub, receiver: Receiver
 ) -> None:
     subscription = hub.subscribe(["n"])
     agents.create("webhook", {"url": receiver.url, "secret": "swordfish!", "topics": ["n"]}, id="hook")

@@ -13,8 +13,8 @@ import pytest
 from tests.agents.conftest import Script
 from tests.patience import wait_until
 
+from etude.agents.agent_control import AgentControl
 from etude.agents.base import DONE, IDLE, NOW, InboxItem, Next, StepContext, StepResult
-from etude.agents.control import Agents
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.entities import Entity
@@ -58,11 +58,11 @@ def gate(script: type[Script]) -> Gate:
     return gate
 
 
-def outcomes(agents: Agents, agent_id: str) -> list[tuple[str, Any]]:
+def outcomes(agents: AgentControl, agent_id: str) -> list[tuple[str, Any]]:
     return [(s.outcome, s.output) for s in agents.steps(agent_id)]
 
 
-def test_a_step_changes_state_and_history_together(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_a_step_changes_state_and_history_together(agents: AgentControl, work: Work, script: type[Script]) -> None:
     def count(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         n = state.get("n", 0) + 1
         return StepResult(state={"n": n}, output=n, next=Next(after=0.0) if n < 5 else DONE, tokens=10, cost_usd=0.25)
@@ -82,7 +82,7 @@ def test_a_step_changes_state_and_history_together(agents: Agents, work: Work, s
     ]
 
 
-def test_a_message_is_a_step(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_a_message_is_a_step(agents: AgentControl, work: Work, script: type[Script]) -> None:
     script.do = staticmethod(lambda ctx, state, inbox: StepResult(output=[i.body for i in inbox], next=IDLE))
     work()
     agents.create("script", id="a")
@@ -93,7 +93,7 @@ def test_a_message_is_a_step(agents: Agents, work: Work, script: type[Script]) -
     assert len(agents.steps("a")) == 2
 
 
-def test_an_error_is_retried_and_then_recorded(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_an_error_is_retried_and_then_recorded(agents: AgentControl, work: Work, script: type[Script]) -> None:
     def fail(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if inbox[0].kind == "message":
             raise Conflict("No.")
@@ -109,7 +109,7 @@ def test_an_error_is_retried_and_then_recorded(agents: Agents, work: Work, scrip
     assert agents.get("a").status == "error"
 
 
-def test_every_try_of_an_action_has_the_same_key(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_every_try_of_an_action_has_the_same_key(agents: AgentControl, work: Work, script: type[Script]) -> None:
     keys: list[tuple[Any, str]] = []
 
     def fail_twice(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -129,7 +129,7 @@ def test_every_try_of_an_action_has_the_same_key(agents: Agents, work: Work, scr
 
 
 def test_an_unexpected_error_shows_no_secret_and_is_logged(
-    agents: Agents, work: Work, script: type[Script], caplog: pytest.LogCaptureFixture
+    agents: AgentControl, work: Work, script: type[Script], caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         raise RuntimeError("password=hunter2")
@@ -142,7 +142,7 @@ def test_an_unexpected_error_shows_no_secret_and_is_logged(
     assert "agent a: step 1 failed" in caplog.text and "password=hunter2" in caplog.text
 
 
-def test_pause_lets_the_step_end(agents: Agents, work: Work, gate: Gate) -> None:
+def test_pause_lets_the_step_end(agents: AgentControl, work: Work, gate: Gate) -> None:
     work()
     agents.create("script", id="a")
     gate.wait()
@@ -155,7 +155,7 @@ def test_pause_lets_the_step_end(agents: Agents, work: Work, gate: Gate) -> None
     wait_until(lambda: len(agents.steps("a")) == 2)
 
 
-def test_pause_now_interrupts_the_step_and_resume_starts_it_again(agents: Agents, work: Work, gate: Gate) -> None:
+def test_pause_now_interrupts_the_step_and_resume_starts_it_again(agents: AgentControl, work: Work, gate: Gate) -> None:
     work()
     agents.create("script", id="a")
     gate.wait()
@@ -169,7 +169,7 @@ def test_pause_now_interrupts_the_step_and_resume_starts_it_again(agents: Agents
     assert [[i.kind for i in seen] for seen in gate.seen] == [["start"], ["start"]]
 
 
-def test_interrupt_begins_the_next_step_with_the_guidance(agents: Agents, work: Work, gate: Gate) -> None:
+def test_interrupt_begins_the_next_step_with_the_guidance(agents: AgentControl, work: Work, gate: Gate) -> None:
     work()
     agents.create("script", id="a")
     gate.wait()
@@ -181,7 +181,7 @@ def test_interrupt_begins_the_next_step_with_the_guidance(agents: Agents, work: 
     assert [(i.kind, i.body) for i in gate.seen[1]] == [("guidance", {"do": "otherwise"}), ("start", None)]
 
 
-def test_guidance_of_an_interrupted_step_is_not_lost(agents: Agents, work: Work, gate: Gate) -> None:
+def test_guidance_of_an_interrupted_step_is_not_lost(agents: AgentControl, work: Work, gate: Gate) -> None:
     work()
     agents.create("script", id="a")
     for word in ("one", "two"):
@@ -193,7 +193,7 @@ def test_guidance_of_an_interrupted_step_is_not_lost(agents: Agents, work: Work,
     wait_until(lambda: agents.get("a").activity == "done")
 
 
-def test_interrupt_wakes_an_idle_and_a_paused_agent(agents: Agents, work: Work, gate: Gate) -> None:
+def test_interrupt_wakes_an_idle_and_a_paused_agent(agents: AgentControl, work: Work, gate: Gate) -> None:
     gate.open.set()
     work()
     agents.create("script", id="a")
@@ -208,7 +208,7 @@ def test_interrupt_wakes_an_idle_and_a_paused_agent(agents: Agents, work: Work, 
     assert agents.get("a").status == "active"
 
 
-def test_steer_reaches_the_running_step_without_interrupting_it(agents: Agents, work: Work, gate: Gate) -> None:
+def test_steer_reaches_the_running_step_without_interrupting_it(agents: AgentControl, work: Work, gate: Gate) -> None:
     worker = work()
     agents.create("script", id="a")
     gate.wait()
@@ -219,7 +219,7 @@ def test_steer_reaches_the_running_step_without_interrupting_it(agents: Agents, 
     assert gate.guided == ["gently"] and outcomes(agents, "a") == [("ok", "whole")]
 
 
-def test_steer_waits_for_the_next_step_of_an_idle_agent(agents: Agents, work: Work, gate: Gate) -> None:
+def test_steer_waits_for_the_next_step_of_an_idle_agent(agents: AgentControl, work: Work, gate: Gate) -> None:
     gate.open.set()
     work()
     agents.create("script", id="a")
@@ -230,7 +230,7 @@ def test_steer_waits_for_the_next_step_of_an_idle_agent(agents: Agents, work: Wo
     assert [i.body for i in gate.seen[1]] == ["later", "now"]
 
 
-def test_destroy_gives_the_step_its_grace_period(agents: Agents, work: Work, gate: Gate) -> None:
+def test_destroy_gives_the_step_its_grace_period(agents: AgentControl, work: Work, gate: Gate) -> None:
     work()
     agents.create("script", id="a")
     waiting = agents.message("a", "never")
@@ -245,7 +245,7 @@ def test_destroy_gives_the_step_its_grace_period(agents: Agents, work: Work, gat
 
 
 def test_destroy_without_grace_interrupts_the_step(
-    agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Allow for slow machines: a step that ends late must not be abandoned.
     monkeypatch.setattr(Queue, "sweep", partialmethod(Queue.sweep, 90.0))
@@ -257,7 +257,7 @@ def test_destroy_without_grace_interrupts_the_step(
     assert outcomes(agents, "a") == [("interrupted", "half")]
 
 
-def test_a_step_that_never_ends_does_not_block_others(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_a_step_that_never_ends_does_not_block_others(agents: AgentControl, work: Work, script: type[Script]) -> None:
     began, end = threading.Semaphore(0), threading.Event()
 
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -281,7 +281,7 @@ def test_a_step_that_never_ends_does_not_block_others(agents: Agents, work: Work
 
 
 def test_a_prefetched_claim_does_not_wait_behind_a_long_step(
-    agents: Agents, open_app: Callable[[], App], script: type[Script], monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, open_app: Callable[[], App], script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("etude.agents.running_step.LONG_STEP_S", 90.0)  # release no claim before it was seen
     end, ran = threading.Event(), set[str]()
@@ -313,7 +313,7 @@ def test_a_prefetched_claim_does_not_wait_behind_a_long_step(
 
 
 def test_reload_gives_the_next_step_the_new_configuration(
-    agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
     monkeypatch.setattr(
@@ -336,7 +336,11 @@ def drain(worker: Worker) -> None:
 
 
 def test_reload_reads_the_settings_file_again_in_every_worker(
-    open_app: Callable[[], App], agents: Agents, script: type[Script], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_app: Callable[[], App],
+    agents: AgentControl,
+    script: type[Script],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / "etude.toml"
     file.write_text("")
@@ -367,7 +371,7 @@ def test_reload_reads_the_settings_file_again_in_every_worker(
 
 
 def test_an_invalid_settings_file_is_an_error_of_the_step(
-    agents: Agents, work: Work, script: type[Script], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, work: Work, script: type[Script], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "etude.toml"
     file.write_text("")
@@ -385,7 +389,9 @@ def test_an_invalid_settings_file_is_an_error_of_the_step(
     assert "rows" in str(agents.steps("a")[1].error)
 
 
-def test_a_stopped_worker_leaves_its_step_to_another(open_app: Callable[[], App], agents: Agents, gate: Gate) -> None:
+def test_a_stopped_worker_leaves_its_step_to_another(
+    open_app: Callable[[], App], agents: AgentControl, gate: Gate
+) -> None:
     app = open_app()
     with Worker(app):
         agents.create("script", id="a")
@@ -398,7 +404,7 @@ def test_a_stopped_worker_leaves_its_step_to_another(open_app: Callable[[], App]
     assert outcomes(agents, "a") == [("ok", "whole")]
 
 
-def test_draining_lets_steps_end_and_starts_none(open_app: Callable[[], App], agents: Agents, gate: Gate) -> None:
+def test_draining_lets_steps_end_and_starts_none(open_app: Callable[[], App], agents: AgentControl, gate: Gate) -> None:
     app = open_app()
     worker = Worker(app).start()
     agents.create("script", id="a")
@@ -411,7 +417,7 @@ def test_draining_lets_steps_end_and_starts_none(open_app: Callable[[], App], ag
 
 
 def test_a_worker_that_lost_its_lease_stops_its_steps(
-    agents: Agents, open_app: Callable[[], App], work: Work, gate: Gate
+    agents: AgentControl, open_app: Callable[[], App], work: Work, gate: Gate
 ) -> None:
     another = open_app().store.worker_id  # a live worker, so its claims are not reclaimed
     worker = work(lease=3.0)
@@ -432,7 +438,7 @@ def test_a_worker_that_lost_its_lease_stops_its_steps(
 
 
 def test_the_session_of_an_agent_outlives_its_worker(
-    open_app: Callable[[], App], agents: Agents, script: type[Script]
+    open_app: Callable[[], App], agents: AgentControl, script: type[Script]
 ) -> None:
     def count(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         session = ctx.session()
@@ -451,7 +457,7 @@ def test_the_session_of_an_agent_outlives_its_worker(
 
 
 def test_a_step_and_a_question_in_its_thread_share_one_session(
-    tmp_path: Path, agents: Agents, work: Work, script: type[Script]
+    tmp_path: Path, agents: AgentControl, work: Work, script: type[Script]
 ) -> None:
     data = tmp_path / "t.csv"
     data.write_text("a\n1\n")
@@ -482,7 +488,7 @@ def test_a_session_sees_the_cells_that_ran_in_another_process(tmp_path: Path, op
     assert there.ask(str(data), "PYTHON: x", thread_id=thread).require().text == "3"
 
 
-def test_an_interrupt_stops_the_cell_that_runs(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_an_interrupt_stops_the_cell_that_runs(agents: AgentControl, work: Work, script: type[Script]) -> None:
     begun = threading.Event()
 
     def loop(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -502,7 +508,9 @@ def test_an_interrupt_stops_the_cell_that_runs(agents: Agents, work: Work, scrip
     wait_until(lambda: agents.get("a").last_output == "stopped")
 
 
-def test_a_message_right_after_an_interrupt_is_not_missed(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_a_message_right_after_an_interrupt_is_not_missed(
+    agents: AgentControl, work: Work, script: type[Script]
+) -> None:
     """The message locks the agent while the worker, woken by the interrupt, tries to claim it."""
     script.do = staticmethod(lambda ctx, state, inbox: StepResult(next=IDLE))
     work()
@@ -514,7 +522,7 @@ def test_a_message_right_after_an_interrupt_is_not_missed(agents: Agents, work: 
 
 
 def test_work_is_found_if_notifications_are_lost(
-    agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Notifications are lost, and the maintenance thread hangs."""
     held = threading.Event()
@@ -532,7 +540,7 @@ def test_work_is_found_if_notifications_are_lost(
 
 
 def test_a_loop_that_fails_is_logged_and_started_again(
-    agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    agents: AgentControl, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate.open.set()
     capacity, broken = Worker._capacity, threading.Event()
@@ -574,7 +582,7 @@ ODD: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_a_bad_result_of_one_agent_does_not_affect_others(
-    agents: Agents, work: Work, script: type[Script], name: str
+    agents: AgentControl, work: Work, script: type[Script], name: str
 ) -> None:
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if ctx.agent_id == "odd":
@@ -596,7 +604,7 @@ def test_a_bad_result_of_one_agent_does_not_affect_others(
         assert "Unexpected" not in str(agents.get("odd").last_error)
 
 
-def test_a_result_that_cannot_be_recorded_fails_alone(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_a_result_that_cannot_be_recorded_fails_alone(agents: AgentControl, work: Work, script: type[Script]) -> None:
     both = threading.Barrier(2)
 
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -614,7 +622,7 @@ def test_a_result_that_cannot_be_recorded_fails_alone(agents: Agents, work: Work
     assert "could not be recorded" in (agents.get("odd").last_error or "")
 
 
-def test_an_infinite_delay_is_limited(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_an_infinite_delay_is_limited(agents: AgentControl, work: Work, script: type[Script]) -> None:
     script.do = staticmethod(lambda ctx, state, inbox: StepResult(next=Next(after=float("inf")), output="\ud83d"))
     work()
     agents.create("script", id="a")
@@ -623,7 +631,7 @@ def test_an_infinite_delay_is_limited(agents: Agents, work: Work, script: type[S
 
 
 def test_guidance_that_makes_a_step_fail_is_retried_like_a_message(
-    agents: Agents, work: Work, script: type[Script]
+    agents: AgentControl, work: Work, script: type[Script]
 ) -> None:
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if inbox[0].kind == "guidance":
@@ -643,7 +651,7 @@ def test_guidance_that_makes_a_step_fail_is_retried_like_a_message(
 
 
 def test_the_partial_output_of_an_interrupted_step_may_be_anything(
-    agents: Agents, work: Work, script: type[Script]
+    agents: AgentControl, work: Work, script: type[Script]
 ) -> None:
     began = threading.Event()
 
@@ -665,7 +673,7 @@ def test_the_partial_output_of_an_interrupted_step_may_be_anything(
 
 
 def test_a_kind_that_is_not_installed_is_an_error_without_events(
-    agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from etude import plugins
 
@@ -678,7 +686,7 @@ def test_a_kind_that_is_not_installed_is_an_error_without_events(
 
 
 def test_a_configuration_that_an_upgrade_made_invalid_can_be_reloaded(
-    agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Newer(Entity):
         words: str
@@ -694,7 +702,7 @@ def test_a_configuration_that_an_upgrade_made_invalid_can_be_reloaded(
 
 
 def test_a_listening_kind_without_topics_gets_all_events(
-    agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(script, "listens", True)
     monkeypatch.setattr(script, "quiet", True)
@@ -709,12 +717,12 @@ def test_a_listening_kind_without_topics_gets_all_events(
 
 
 def test_leases_are_renewed_if_waking_agents_fails(
-    agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr("etude.agents.hub.Waker.wake", fail)
+    monkeypatch.setattr("etude.agents.hub.HubWaker.wake", fail)
     worker = work(lease=1.0)
     agents.create("script", id="a")
     gate.wait()
@@ -726,7 +734,7 @@ def test_leases_are_renewed_if_waking_agents_fails(
 
 
 def test_leases_are_renewed_during_pruning(
-    agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removing, removed = threading.Event(), threading.Event()
 

@@ -16,8 +16,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from etude.api.http_server import make_http_server
 from etude.api.server import create_app
+from etude.api.uvicorn_server import make_uvicorn_server
 from etude.app import App
 from etude.entities import SourceSpec
 from etude.sample import write_shop
@@ -117,7 +117,7 @@ class Running:
 def listening(app: App, **options: Any) -> Iterator[Running]:
     """The API on a real socket, in a thread of this process."""
     api = create_app(app, **options)
-    listener = make_http_server(app, api, "127.0.0.1", 0)
+    listener = make_uvicorn_server(app, api, "127.0.0.1", 0)
     bound = listener.config.bind_socket()
     thread = threading.Thread(target=lambda: asyncio.run(listener.serve(sockets=[bound])), daemon=True)
     thread.start()

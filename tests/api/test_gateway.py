@@ -106,7 +106,7 @@ def test_only_what_is_read_in_a_moment_is_read_without_a_thread(numbers: TestCli
     """A large answer lies in shared memory, and its frame, which is small, is only the first of many."""
     app = numbers.app.state.server.app  # type: ignore[attr-defined]
     begun, _ = app.begin_sql("numbers", query, app.settings.limits)
-    with contextlib.closing(begun.answer.batches):
+    with contextlib.closing(begun.stream.batches):
         select.select([begun.engine.fileno()], [], [], 30)
         assert begun.engine.has_small_answer() == small
         begun.engine.kill()

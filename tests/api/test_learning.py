@@ -16,8 +16,8 @@ from etude.entities import SourceSpec
 from etude.errors import EtudeError
 from etude.learning.edits.merge import merge_edit
 from etude.learning.edits.workspace import Hunk, Workspace
-from etude.learning.observer.drafts import find_drafts, write_drafts
 from etude.learning.observer.operations import read_operations
+from etude.learning.observer.playbook_drafts import find_playbook_drafts, write_playbook_drafts
 from etude.store.edits import StoredEdit, StoredEdits, StoredSuiteRun
 
 
@@ -72,7 +72,7 @@ def test_an_edit_is_shown_with_its_evidence_and_taken_back(app: App, client: Tes
     back = client.post(f"/api/learning/edits/{edit}/revert", json={"reason": "the tests were wrong"}).json()
     assert (back["status"], back["facts"]["reverted"]) == ("reverted", "the tests were wrong")
     assert (tmp_path / "code" / "price.py").read_text() == "TAX = 0.07\n"
-    assert client.post(f"/api/learning/edits/{edit}/revert").status_code == 422
+    assert client.post(f"/api/learning/edits/{edit}/revert").status_code == 409
     assert client.get("/api/learning/edits", params={"status": "merged"}).json()["items"] == []
     assert client.get("/api/learning/edits/edit_none").status_code == 404
 
@@ -90,7 +90,7 @@ def test_the_learning_curve_has_intervals(app: App, client: TestClient, tmp_path
 def draft(app: App) -> str:
     for number in range(3):
         app.sql("sales", f"SELECT count(*) FROM sales WHERE amount > {number}")
-    [path] = write_drafts(app.settings.home, "main", find_drafts(read_operations(app.store)))
+    [path] = write_playbook_drafts(app.settings.home, "main", find_playbook_drafts(read_operations(app.store)))
     return path.parent.name
 
 
@@ -103,7 +103,7 @@ def test_a_draft_becomes_a_playbook(app: App, client: TestClient) -> None:
     assert (made.status_code, made.json()["name"], made.json()["state"]) == (201, name, "active")
     assert client.get("/api/learning/drafts").json()["items"] == []
     assert name in [p["name"] for p in client.get("/api/playbooks").json()["items"]]
-    assert write_drafts(app.settings.home, "main", find_drafts(read_operations(app.store))) == []
+    assert write_playbook_drafts(app.settings.home, "main", find_playbook_drafts(read_operations(app.store))) == []
     assert client.post(f"/api/learning/drafts/{name}/accept").status_code == 404
 
 
@@ -112,7 +112,7 @@ def test_a_refused_draft_is_not_proposed_again(app: App, client: TestClient) -> 
     assert client.post(f"/api/learning/drafts/{name}/refuse", json={"reason": "trivial"}).status_code == 204
     assert client.get("/api/learning/drafts").json()["items"] == []
     assert client.get("/api/learning/drafts", params={"refused": True}).json()["items"][0]["state"] == "refused"
-    assert write_drafts(app.settings.home, "main", find_drafts(read_operations(app.store))) == []
+    assert write_playbook_drafts(app.settings.home, "main", find_playbook_drafts(read_operations(app.store))) == []
     assert name not in [p["name"] for p in client.get("/api/playbooks").json()["items"]]
 
 

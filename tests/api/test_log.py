@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.api.conftest import listening, open_app
 
-from etude.learning.observer.findings import find_failures
-from etude.learning.observer.remote import read_remote_operations
+from etude.learning.observer.findings import find_failure_findings
+from etude.learning.observer.remote_operations import read_remote_operations
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,6 @@ def test_another_server_is_observed_over_its_api(tmp_path: Path, shop: Path) -> 
                 app.sql("shop", f"SELECT * FROM nowhere_{name}")
         with listening(app) as server:
             operations = read_remote_operations(server.url, "")
-    (finding,) = find_failures(operations)
+    (finding,) = find_failure_findings(operations)
     assert (finding.count, finding.kind, finding.sources) == (3, "sql", ("shop",))
     assert "does not have" in finding.diagnosis

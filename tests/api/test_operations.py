@@ -19,7 +19,7 @@ from etude.app import App
 from etude.errors import SandboxError
 from etude.sessions import isolation
 from etude.sessions.base import Channel, SandboxSpec
-from etude.telemetry import AccessLog
+from etude.telemetry import TelemetryAccessLog
 
 
 def test_health_has_two_names_and_a_version(client: TestClient) -> None:
@@ -115,7 +115,7 @@ def test_the_log_of_a_request_that_begins_a_run_has_its_ids(tmp_path: Path, shop
     with open_app(tmp_path / "home", shop) as app:
         api = create_app(app)
         out = io.StringIO()
-        api.state.server.access = AccessLog(out)
+        api.state.server.access = TelemetryAccessLog(out)
         thread = app.store.create_thread("t").id
         with TestClient(api, base_url="http://localhost") as client:
             asked = {"message": "how many orders?", "dataset": "shop", "thread_id": thread}

@@ -21,7 +21,7 @@ from fastapi.testclient import TestClient
 
 from api.conftest import listening
 from etude.api import result_reader
-from etude.api.result_reader import SortedOrders
+from etude.api.result_reader import ResultSortOrders
 from etude.api.server import create_app
 from etude.app import App
 from etude.entities import Limits, SourceSpec
@@ -108,7 +108,7 @@ def test_a_whole_download_can_be_sorted(client: TestClient, app: App, column: st
 
 def test_sort_orders_are_kept_up_to_a_number_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(result_reader, "SORTED_BYTES", 100)
-    orders = SortedOrders(tmp_path)
+    orders = ResultSortOrders(tmp_path)
     for number, size in enumerate((40, 40, 40, 101)):
         with orders.borrow((number,)) as order:
             assert not order.filled

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
-from etude.api.results import name_download
+from etude.api.results import name_result_download
 from etude.app import App
 from etude.models import scripted
 
@@ -65,7 +65,7 @@ def test_files_are_named_after_the_question(client: TestClient) -> None:
     saved = client.get(f"/api/runs/{asked['id']}/result", headers={"accept": "text/csv"})
     name = "how-many-orders-are-there-for-each-status.csv"
     assert saved.headers["content-disposition"] == f'attachment; filename="{name}"'
-    assert name_download("fälle.csv") == "attachment; filename=\"falle.csv\"; filename*=UTF-8''f%C3%A4lle.csv"
+    assert name_result_download("fälle.csv") == "attachment; filename=\"falle.csv\"; filename*=UTF-8''f%C3%A4lle.csv"
     run = ended(client, begin(client, "sql", "SELECT 1 AS n")["id"])
     saved = client.get(f"/api/runs/{run['id']}/result", headers={"accept": "text/csv"})
     assert saved.headers["content-disposition"] == f'attachment; filename="{run["source"]}-{run["id"][-6:]}.csv"'

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from etude.catalog.measure.distribution import to_scalar
+from etude.catalog.measure.distribution import distribution_scalar
 from etude.catalog.model import ColumnProfile, TableProfile
 from etude.sources.quoting import quote_identifier, quote_table
 
@@ -48,7 +48,7 @@ def check_column(ask: Ask, dialect: str, table: str, column: ColumnProfile) -> N
     if column.family == "text":
         texts = [g[0] for g in groups]
         texts = [t.decode() if isinstance(t, bytes) else t for t in texts]
-        assert (column.min, column.max) == (to_scalar(min(texts)), to_scalar(max(texts)))
+        assert (column.min, column.max) == (distribution_scalar(min(texts)), distribution_scalar(max(texts)))
         _check_lengths(column, [(t, g[1]) for t, g in zip(texts, groups)])
     if column.family in ("integer", "decimal", "float"):
         _check_numbers(ask, table, name, finite, column)
@@ -75,7 +75,7 @@ def _finite(dialect: str, name: str, column: ColumnProfile) -> str:
 
 
 def _scalar(value: Any) -> Any:
-    made = to_scalar(value)
+    made = distribution_scalar(value)
     return made if made != 0 or isinstance(made, (bool, str)) else made + 0  # no minus before zero
 
 
@@ -100,7 +100,9 @@ def _check_top(column: ColumnProfile, groups: list[tuple[Any, int]], values: int
     if how.method == "exact":
         assert [t.count for t in column.top] == [g[1] for g in groups[:10]]
         counts = {
-            str(to_scalar(g[0].decode() if isinstance(g[0], bytes) and column.family == "text" else g[0])): g[1]
+            str(distribution_scalar(g[0].decode() if isinstance(g[0], bytes) and column.family == "text" else g[0])): g[
+                1
+            ]
             for g in groups
         }
         if not column.masked:
@@ -109,7 +111,7 @@ def _check_top(column: ColumnProfile, groups: list[tuple[Any, int]], values: int
                 assert counts.get(shown, counts.get(f"-{shown}")) == top.count, (top, shown)
     else:
         assert how.error is not None
-        counts = {str(to_scalar(g[0])): g[1] for g in groups}
+        counts = {str(distribution_scalar(g[0])): g[1] for g in groups}
         for top in column.top if not column.masked else ():
             shown = str(top.value)  # of the two zeros, plain SQL may show the other
             counted = counts.get(shown, counts.get(f"-{shown}"))

@@ -8,12 +8,12 @@ import duckdb
 import pytest
 from tests.patience import wait_until
 
-from etude.agents.control import Agents
+from etude.agents.agent_control import AgentControl
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.entities import RunFilter, RunSummary
 from etude.errors import Cancelled, Conflict
-from etude.runtime.control import Control
+from etude.runtime.run_control import RunControl
 from etude.store.queue import Queue
 
 
@@ -33,7 +33,7 @@ def test_a_pause_ends_it_before_the_next_table_and_leaves_nothing(tmp_path: Path
         tmp_path / "shop.duckdb", *(f"CREATE TABLE t{n} AS SELECT range AS id FROM range(50)" for n in range(9))
     )
     with App(home=tmp_path / "home") as app:
-        control, told = Control(), list[str]()
+        control, told = RunControl(), list[str]()
 
         def pause_at_third(line: str) -> None:
             told.append(line)
@@ -71,7 +71,7 @@ def test_an_agent_that_is_paused_makes_it_anew(tmp_path: Path) -> None:
     write(path, "CREATE VIEW slow AS SELECT count(*) AS n FROM range(100000000000000)")
     with App(home=tmp_path / "home") as app:
         queue = Queue(app.store)
-        agents = Agents(app.store, queue)
+        agents = AgentControl(app.store, queue)
         with Worker(app, queue):
             agents.create("catalog", {"source": str(path), "every_s": 3600}, id="c")
             wait_until(lambda: any(s.kind == "sql" for r in runs(app) for s in app.store.run(r.id).steps))

@@ -10,8 +10,8 @@ import pytest
 
 from etude.app import App
 from etude.catalog.storage.annotations import Annotations
+from etude.catalog.storage.catalog_folder import catalog_folder, open_catalog_root_folder
 from etude.catalog.storage.catalog_store import CatalogStore
-from etude.catalog.storage.folders import catalog_folder, open_catalog_root
 from etude.entities import SourceSpec
 from etude.errors import Invalid
 
@@ -39,7 +39,7 @@ def test_runs_scripts_and_history_are_those_of_the_tenant(pair: tuple[App, App],
     us, them = pair
     first = us.cataloger.run("shop", prefix="team/shop")
     # What worked for a kind of database is offered to the next one: of the same tenant only.
-    objects, root = open_catalog_root(us)
+    objects, root = open_catalog_root_folder(us)
     script = "print('zebra')\n" + (Path(first.url) / "catalog_script.py").read_text()
     CatalogStore(objects, "team/shop", root).keep_script("duckdb", "catalog_script.py", script)
     made = them.cataloger.run("shop", prefix="team/shop")

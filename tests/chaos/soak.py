@@ -333,12 +333,12 @@ LEAST = {"mb": 4.0, "fds": 2.0, "threads": 1.0, "processes": 1.0}
 
 
 def judge(samples: Sequence[dict[str, float]], warm_up: float, disk_from: float) -> Verdict:
-    """Fit lines through the samples: of processes after the warm-up, of files and rows once retention deletes."""
+    """Fit lines through the samples: of processes and rows after the warm-up, of files once some are removed."""
     verdict = Verdict(errors=int(samples[-1]["errors"]))
     for name in samples[-1]:
         if name in ("minute", "requests", "errors"):
             continue
-        of_disk = name.startswith(("rows_", "store_")) or "files" in name
+        of_disk = name in ("store_mb", "rows_agent_steps", "rows_unused_artifacts") or "files" in name
         begin = disk_from if of_disk else warm_up
         points = [(each["minute"], each[name]) for each in samples if name in each and each["minute"] >= begin]
         if len(points) > 2:

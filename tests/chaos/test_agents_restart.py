@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from tests.patience import wait_until
 from tests.redis_server import MISSING, PROGRAM, RedisServer
 
-from etude.agents.control import Agents
+from etude.agents.agent_control import AgentControl
 from etude.app import App
 from etude.settings import load_settings
 from etude.store.topics import READ_AGENT, Topics
@@ -56,7 +56,7 @@ class Place:
     server: subprocess.Popen[bytes] | None = None
 
     @property
-    def agents(self) -> Agents:
+    def agents(self) -> AgentControl:
         return self.app.agents
 
     def start(self) -> None:

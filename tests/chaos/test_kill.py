@@ -29,7 +29,7 @@ from etude.entities import Limits
 from etude.errors import EtudeError
 from etude.events import fold
 from etude.scratch_folder import remove_orphaned_folders
-from etude.sources.pool import SCRATCH
+from etude.sources.engine_client import SCRATCH
 
 LONG = os.environ.get("CHAOS") == "long"
 

@@ -42,7 +42,8 @@ def test_nothing_grows(tmp_path: Path) -> None:
         assert after[f"{name}_fds"] <= before[f"{name}_fds"] + 20
         assert after[f"{name}_processes"] <= before[f"{name}_processes"] + 8
     for name in before:
-        if name.startswith("rows_"):
+        # Unused artifacts wait for an hour before they are removed, so their rows grow in a test of minutes.
+        if name.startswith("rows_") and name != "rows_unused_artifacts":
             # The runs of the last moments are kept; without pruning there would be hundreds of rows more.
             assert after[name] <= before[name] + 150, (name, before[name], after[name])
 

@@ -30,7 +30,7 @@ from etude import plugins
 from etude.app import App
 from etude.sample import write_shop
 from etude.sources.source_url import source_path
-from etude.store.base import known_schema_version
+from etude.store.base import store_schema_version
 from etude.store.processes import Processes
 
 ROOT = Path(__file__).parents[2]
@@ -131,9 +131,9 @@ def test_nothing_fails_and_nothing_is_lost(installation: Installation) -> None:
     workers = [installation.start("worker", "--slots", "2", before=True) for _ in range(2)]
     config = {"subject": "rain", "interval_s": 3600}
     installation.send("/api/agents", {"kind": "echo", "id": "a", "config": config})
-    kind = plugins.load_implementation("store", installation.store_url.partition("://")[0])
+    kind = plugins.load_plugin("store", installation.store_url.partition("://")[0])
     place = Path(source_path(installation.store_url)) if kind.dialect == "sqlite" else installation.store_url
-    assert kind.find_schema(place) < known_schema_version(kind.dialect)
+    assert kind.find_schema(place) < store_schema_version(kind.dialect)
     sent: list[str] = []
     answered = [0] * CLIENTS
     errors: list[BaseException] = []
@@ -163,7 +163,7 @@ def test_nothing_fails_and_nothing_is_lost(installation: Installation) -> None:
         wait_for_load()
         # The new server runs before the old one stops, and each worker is replaced by another.
         installation.start("serve", "--port", "0", "--no-open")
-        assert kind.find_schema(place) == known_schema_version(kind.dialect), "the new server migrated the store"
+        assert kind.find_schema(place) == store_schema_version(kind.dialect), "the new server migrated the store"
         wait_for_load()
         installation.stop(server)
         wait_for_load()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.cli.chart import chart_shows_all, draw_chart
+from etude.cli.terminal_chart import draw_terminal_chart, terminal_chart_shows_all
 
 
 @pytest.fixture
@@ -136,45 +136,45 @@ def test_a_conversation_keeps_its_thread_and_its_variables(place: Path) -> None:
 
 def test_a_chart_is_drawn_with_bars_to_scale() -> None:
     chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "name", "type": "nominal"}}}
-    drawn = draw_chart(chart, ["name", "n"], [("a", 4), ("bb", 2), ("c\x1b", 1), ("d", None)])
+    drawn = draw_terminal_chart(chart, ["name", "n"], [("a", 4), ("bb", 2), ("c\x1b", 1), ("d", None)])
     heading, *lines = drawn.splitlines()
     assert heading == "n by name"
     assert [line.count("█") for line in lines] == [40, 20, 10] and "\x1b" not in drawn
-    assert draw_chart(chart, ["name", "other"], [("a", 1)]) == ""
+    assert draw_terminal_chart(chart, ["name", "other"], [("a", 1)]) == ""
 
 
 def test_bars_of_negative_values_go_to_the_left_of_an_axis() -> None:
     chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "name", "type": "nominal"}}}
-    lines = draw_chart(chart, ["name", "n"], [("a", -3), ("b", 1), ("c", 0)]).splitlines()[1:]
+    lines = draw_terminal_chart(chart, ["name", "n"], [("a", -3), ("b", 1), ("c", 0)]).splitlines()[1:]
     assert lines == [
         "a " + "█" * 30 + "│" + " " * 10 + " -3",
         "b " + " " * 30 + "│" + "█" * 10 + " 1",
         "c " + " " * 30 + "│" + " " * 10 + " 0",
     ]
-    only = draw_chart(chart, ["name", "n"], [("a", -4), ("b", -1)]).splitlines()[1:]
+    only = draw_terminal_chart(chart, ["name", "n"], [("a", -4), ("b", -1)]).splitlines()[1:]
     assert only == ["a " + "█" * 40 + "│ -4", "b " + " " * 30 + "█" * 10 + "│ -1"]
 
 
 def test_the_parts_of_a_pie_are_bars_from_the_largest_on() -> None:
     chart = {"mark": {"type": "arc"}, "encoding": {"theta": {"field": "n"}, "color": {"field": "city"}}}
-    lines = draw_chart(chart, ["city", "n"], [("Oslo", 1), ("Rome", 4), ("Bern", 2)]).splitlines()
+    lines = draw_terminal_chart(chart, ["city", "n"], [("Oslo", 1), ("Rome", 4), ("Bern", 2)]).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["Rome", "Bern", "Oslo"]
 
 
 def test_a_titled_chart_still_names_its_columns() -> None:
     axes = {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "name", "type": "nominal"}}
     chart = {"title": "Fruit in stock", "encoding": axes}
-    assert draw_chart(chart, ["name", "n"], [("a", 4)]).splitlines()[0] == "Fruit in stock (n by name)"
+    assert draw_terminal_chart(chart, ["name", "n"], [("a", 4)]).splitlines()[0] == "Fruit in stock (n by name)"
 
 
 def test_bars_replace_a_table_only_if_they_say_all_of_it() -> None:
     chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "who", "type": "nominal"}}}
-    assert draw_chart(chart, ["who", "n"], [("a", 1234567), ("b", 7)]).splitlines()[1].endswith("█ 1,234,567")
-    assert chart_shows_all(chart, ["who", "n"], [("a", 1), ("b", 2.5)])
-    assert not chart_shows_all(chart, ["who", "n"], [("a", 1), ("b", None)]), "a row without a bar"
-    assert not chart_shows_all(chart, ["who", "n"], [(None, 1), ("b", 2)])
-    assert not chart_shows_all(chart, ["who", "n"], [("a" * 60, 1)]), "a label that is cut"
-    assert not chart_shows_all(chart, ["who", "id", "n"], [("a", 1, 2)])
+    assert draw_terminal_chart(chart, ["who", "n"], [("a", 1234567), ("b", 7)]).splitlines()[1].endswith("█ 1,234,567")
+    assert terminal_chart_shows_all(chart, ["who", "n"], [("a", 1), ("b", 2.5)])
+    assert not terminal_chart_shows_all(chart, ["who", "n"], [("a", 1), ("b", None)]), "a row without a bar"
+    assert not terminal_chart_shows_all(chart, ["who", "n"], [(None, 1), ("b", 2)])
+    assert not terminal_chart_shows_all(chart, ["who", "n"], [("a" * 60, 1)]), "a label that is cut"
+    assert not terminal_chart_shows_all(chart, ["who", "id", "n"], [("a", 1, 2)])
 
 
 def test_a_table_with_more_columns_is_not_repeated_as_bars(place: Path) -> None:
@@ -190,5 +190,7 @@ def test_what_python_prints_is_shown(place: Path) -> None:
 
 def test_bars_are_drawn_in_the_order_of_the_chart() -> None:
     axes = {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "who", "type": "nominal", "sort": "-x"}}
-    bars = draw_chart({"mark": {"type": "bar"}, "encoding": axes}, ["who", "n"], [("a", 1), ("b", 3), ("c", 2)])
+    bars = draw_terminal_chart(
+        {"mark": {"type": "bar"}, "encoding": axes}, ["who", "n"], [("a", 1), ("b", 3), ("c", 2)]
+    )
     assert [line[0] for line in bars.splitlines()[1:]] == ["b", "c", "a"]

@@ -28,14 +28,14 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "repo"
     folder.mkdir()
     (folder / "shop.py").write_text(SOURCE)
-    (folder / "check.py").write_text(CHECK)
+    (folder / "conformance.py").write_text(CHECK)
     return folder
 
 
 def test_learning_once_reporting_and_taking_back(
     repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    suite = ["--repo", str(repo), "--suite", "python -S check.py {junit}", "--edits", "1"]
+    suite = ["--repo", str(repo), "--suite", "python -S conformance.py {junit}", "--edits", "1"]
     assert run_command(["learn", "report"]) == 0
     assert "Nothing has been learned yet." in capsys.readouterr().out
     assert run_command(["learn", "once", *suite, "--json"]) == 0
@@ -79,7 +79,7 @@ def test_results_of_tests_are_told_to_agents(repo: Path, tmp_path: Path, capsys:
 
 
 def test_watching_ends_with_its_budget(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    suite = ["--repo", str(repo), "--suite", "python -S check.py {junit}", "--every", "0", "--runs", "8"]
+    suite = ["--repo", str(repo), "--suite", "python -S conformance.py {junit}", "--every", "0", "--runs", "8"]
     assert run_command(["learn", "watch", *suite, "--propose-only"]) == 0
     told = capsys.readouterr().out
     assert "before: 0 of 5 tests passed" in told

@@ -224,7 +224,7 @@ def test_the_query_may_come_from_standard_input() -> None:
 def test_limits_of_the_command_line(etude: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     done = etude("sql", "shop.duckdb", "FROM orders", "--limit-rows", "3", "--format", "json")
     assert done.json()["row_count"] == 3 and done.json()["truncated"]
-    assert done.err == "note: The first 3 rows, as `limit` asked; there are more.\n"
+    assert done.err == "note: Only the first 3 rows, because of `limit`; there are more.\n"
     assert ", cut by --limit-rows" in etude("sql", "shop.duckdb", "FROM orders", "--limit-rows", "3").out
     monkeypatch.setenv("ETUDE_LIMITS__ROWS", "5")
     done = etude("sql", "shop.duckdb", "FROM orders", "--format", "json")
@@ -234,7 +234,7 @@ def test_limits_of_the_command_line(etude: Any, monkeypatch: pytest.MonkeyPatch)
     )
     for wrong in (["--limit-rows=-1"], ["--timeout", "0"], ["--timeout", "nan"], ["--timeout", "inf"]):
         done = etude("sql", "shop.duckdb", "FROM orders", *wrong)
-        assert done.code == 2 and ("The limit `" in done.err or "is not a whole number" in done.err)
+        assert done.code == 2 and ("The limit `" in done.err or "must be a whole number" in done.err)
 
 
 def test_no_record_leaves_no_run(etude: Any) -> None:

@@ -42,3 +42,30 @@ def test_mistakes_are_explained(skill: Path, capsys: pytest.CaptureFixture[str])
     skill.write_text("no head")
     assert run_command(["playbooks", "add", str(skill)]) != 0
     assert "no front matter" in capsys.readouterr().err
+
+
+def test_a_draft_can_be_read_before_it_is_accepted(
+    skill: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft = tmp_path / "home" / "playbooks" / "main" / ".drafts" / "revenue"
+    draft.mkdir(parents=True)
+    skill.rename(draft / "SKILL.md")
+    assert run_command(["playbooks", "show", "revenue"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("revenue (draft: ") and "Leave out returns." in out
+    assert run_command(["playbooks", "accept", "revenue"]) == 0
+    assert run_command(["playbooks", "show", "revenue", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["state"] == "active"
+
+
+def test_a_long_playbook_is_accepted_with_a_warning(skill: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    skill.write_text(skill.read_text() + "Look twice. " * 300)
+    assert run_command(["playbooks", "add", str(skill)]) == 0
+    assert "too long to be shown to a model as a whole" in capsys.readouterr().err
+
+
+def test_a_description_over_several_lines_is_printed_on_one(skill: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    skill.write_text("---\nname: countries\ndescription: |\n  How they are written:\n  two letters.\n---\nDE\n")
+    assert run_command(["playbooks", "add", str(skill)]) == 0
+    assert run_command(["playbooks", "show", "countries"]) == 0
+    assert "\nHow they are written: two letters.\n" in capsys.readouterr().out

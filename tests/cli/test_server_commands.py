@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 import etude
-from etude.api.reload import read_code_mtimes
+from etude.api.reload import read_reload_mtimes
 from etude.cli.main import run_command
 from etude.sample import write_shop
 from etude.store.identity import Identity
@@ -140,11 +140,11 @@ def test_serve_starts_over_when_something_changes(tmp_path: Path, home: Path) ->
 
 def test_what_is_looked_at(home: Path) -> None:
     settings = home / "etude.toml"
-    before = read_code_mtimes()
+    before = read_reload_mtimes()
     assert {Path(etude.__file__), Path(etude.__file__).parent / "skill" / "SKILL.md"} < set(before)
     home.mkdir()
     settings.write_text("model = 'offline'\n")
-    assert set(read_code_mtimes()) - set(before) == {settings}
+    assert set(read_reload_mtimes()) - set(before) == {settings}
 
 
 def test_a_refusal_to_serve_is_final(home: Path) -> None:

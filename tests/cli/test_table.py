@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.cli.table import CELL, cell_width, draw_table, draw_vertical, format_column
+from etude.cli.table import CELL, draw_table, draw_vertical_table, format_table_column, table_cell_width
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ from etude.cli.table import CELL, cell_width, draw_table, draw_vertical, format_
     ],
 )
 def test_values_are_shown_as_people_write_them(name: str, values: list[Any], shown: list[str | None]) -> None:
-    assert format_column(name, values) == shown
+    assert format_table_column(name, values) == shown
 
 
 @given(st.lists(st.floats(min_value=-1e300, max_value=1e300), min_size=1, max_size=5))
 def test_a_shown_float_is_near_and_never_zero_by_rounding(values: list[float]) -> None:
     largest = max(abs(v) for v in values)
-    for value, shown in zip(values, format_column("x", values)):
+    for value, shown in zip(values, format_table_column("x", values)):
         read = float((shown or "").replace(",", ""))
         assert (read == 0) == (value == 0)
         assert math.isclose(read, value, rel_tol=1e-3, abs_tol=0.005 if largest >= 1000 else 0.00005)
@@ -60,7 +60,7 @@ def test_columns_that_do_not_fit_are_counted() -> None:
     names = [f"column_{i}" for i in range(10)]
     text, hidden = draw_table(names, [["value"] * 10], width=40, elide=True)
     assert hidden == 7
-    assert all(cell_width(line) <= 40 for line in text.splitlines())
+    assert all(table_cell_width(line) <= 40 for line in text.splitlines())
     assert text.splitlines()[0] == "column_0 ┃ column_1 ┃ column_2 ┃ …"
 
 
@@ -72,7 +72,7 @@ def test_a_wide_cell_is_cut_before_a_column_is_left_out() -> None:
 def test_a_list_folds_its_cells() -> None:
     text, hidden = draw_table(["name", "words"], [["a", "many words " * 10]], width=40)
     assert hidden == 0 and text.count("many words") >= 8
-    assert all(cell_width(line) <= 40 for line in text.splitlines())
+    assert all(table_cell_width(line) <= 40 for line in text.splitlines())
 
 
 @given(
@@ -80,12 +80,12 @@ def test_a_list_folds_its_cells() -> None:
     st.integers(min_value=24, max_value=200),
 )
 def test_no_line_is_wider_than_the_terminal(rows: list[list[str]], width: int) -> None:
-    cells = list(zip(*[format_column("x", [row[i] for row in rows]) for i in range(3)]))
+    cells = list(zip(*[format_table_column("x", [row[i] for row in rows]) for i in range(3)]))
     text, _ = draw_table(["a", "b", "c"], cells, width=width, elide=True)
-    assert all(cell_width(line) <= width for line in text.splitlines())
+    assert all(table_cell_width(line) <= width for line in text.splitlines())
 
 
 def test_rows_as_blocks_show_every_value_whole() -> None:
-    text = draw_vertical(["a", "漢字"], [["x" * (CELL + 50), None]])
+    text = draw_vertical_table(["a", "漢字"], [["x" * (CELL + 50), None]])
     assert text.splitlines()[0].startswith("─[ row 1 ]")
     assert text.splitlines()[1:] == [f"a    │ {'x' * (CELL + 50)}", "漢字 │ null"]

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from tests.patience import wait_until
 
-from etude.cli.main import COMMANDS, make_parser
+from etude.cli.main import COMMANDS, make_main_parser
 from etude.settings import Settings, load_settings
-from etude.telemetry import Metrics
+from etude.telemetry import TelemetryMetrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -57,7 +57,7 @@ def _is_etude(service: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("command", commands(), ids=lambda command: " ".join(command[:2]))
 def test_every_command_exists_with_its_options(command: list[str]) -> None:
     assert command[0] in COMMANDS
-    make_parser(command[0]).parse_args(command[1:])
+    make_main_parser(command[0]).parse_args(command[1:])
 
 
 def test_the_settings_in_the_compose_file_are_settings() -> None:
@@ -134,7 +134,7 @@ def _exposure(unit: Path) -> float:
 
 
 def names_of_metrics() -> set[str]:
-    metrics = Metrics()
+    metrics = TelemetryMetrics()
     families = {line.split()[2] for line in metrics.text().decode().splitlines() if line.startswith("# TYPE")}
     return families | {f"{name}_{part}" for name in families for part in ("count", "bucket", "sum")}
 

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from tests.test_events import logs
 
-from etude.api.streams import format_entry
+from etude.api.event_streams import format_stream_entry
 from etude.errors import Conflict
 from etude.events import Entry, fold
 
@@ -24,7 +24,7 @@ def folded(name: str, entries: list[Entry]) -> dict[str, Any]:
         run = json.loads(fold(entries).model_dump_json())
     except Conflict:
         run = None
-    return {"name": name, "entries": [json.loads(format_entry(entry)) for entry in entries], "run": run}
+    return {"name": name, "entries": [json.loads(format_stream_entry(entry)) for entry in entries], "run": run}
 
 
 def check_in_node(file: Path) -> None:

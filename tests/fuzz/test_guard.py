@@ -36,7 +36,7 @@ from etude.sources.drivers.mysql import _variable
 from etude.sources.drivers.sqlite import SqliteDriver, _bindable
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import check_sql
-from etude.sources.parameters import Params, place_params
+from etude.sources.query_parameters import Params, place_query_params
 
 from .loop import fuzz
 from .sql import make_mutator
@@ -97,7 +97,7 @@ def fuzz_guard(
         nonlocal bound
         try:
             params = choose_params(sql)
-            text, values = place_params(sql, params, dialect) if params else (sql, ())
+            text, values = place_query_params(sql, params, dialect) if params else (sql, ())
             checked = replace(check(text, len(values)), params=values)
         except EtudeError:
             return "refused"

@@ -26,8 +26,8 @@ import pytest
 from etude import wire
 from etude.errors import EtudeError
 from etude.sessions import kernel
-from etude.sessions.session import Frames, _read_table, _Run
-from etude.sources import pool
+from etude.sessions.session import SessionFrames, _read_table, _Run
+from etude.sources.engine_client import _decode
 
 CORPUS = Path(__file__).parent / "corpus"
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "3"))
@@ -116,7 +116,7 @@ def take_frames(data: bytes) -> None:
     """Read frames as the host does while a cell runs."""
     run = _Run(1, "", 1 << 20, None)
     with sent(data) as sock, contextlib.suppress(wire.Closed), contextlib.closing(run):
-        frames = Frames(sock)
+        frames = SessionFrames(sock)
         while (frame := frames.next(time.monotonic() + 10)) is not None:
             kind, payload = frame
             if kind == b"C"[0]:
@@ -147,12 +147,12 @@ def take_answer(data: bytes) -> None:
     with sent(data) as sock:
         while True:
             try:
-                frame = wire.receive_frame(sock)
+                frame = wire.receive_wire_frame(sock)
                 assert isinstance(frame.head, dict)
             except wire.Closed:
                 return
             with contextlib.suppress(EtudeError, pa.ArrowException, OSError, ValueError):
-                pool._decode(frame.blob)
+                _decode(frame.blob)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_the_corpus_has_inputs_that_are_valid() -> None:
     for data in seeds("session_frames"):
         run = _Run(1, "", 1 << 20, None)
         with sent(data) as sock, contextlib.suppress(wire.Closed):
-            frames = Frames(sock)
+            frames = SessionFrames(sock)
             while (frame := frames.next(time.monotonic() + 10)) is not None and not run.take(*frame):
                 assert frame[0] in b"OEDXC"
         ends.append(run.end)

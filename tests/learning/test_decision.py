@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learning.edits.bandit import ProposerRecord, rank_proposers
-from etude.learning.edits.decision import (
-    OutcomePair,
-    Watch,
+from etude.learning.edits.bandit import ProposerRecord, rank_proposers_by_bandit
+from etude.learning.edits.edit_decision import (
+    EditOutcomePair,
+    EditWatch,
     decide_edit,
-    holdout_allows,
+    holdout_allows_edit,
     is_surely_failing,
-    paired_speed_test,
-    runs_needed_to_decide,
+    runs_needed_to_decide_edit,
 )
+from etude.learning.statistical_tests import paired_speed_test
 
 
-def pairs(test: str, *outcomes: tuple[bool, bool]) -> list[OutcomePair]:
-    return [OutcomePair(test, seed, *outcome) for seed, outcome in enumerate(outcomes)]
+def pairs(test: str, *outcomes: tuple[bool, bool]) -> list[EditOutcomePair]:
+    return [EditOutcomePair(test, seed, *outcome) for seed, outcome in enumerate(outcomes)]
 
 
 FIXED, EQUAL, BROKEN = (False, True), (True, True), (True, False)
@@ -32,7 +32,7 @@ def test_a_test_that_always_failed_and_always_passes_is_proof() -> None:
 
 
 def test_more_failing_tests_are_more_chances_to_be_lucky_so_each_needs_more_runs() -> None:
-    assert [runs_needed_to_decide(n) for n in (0, 1, 3, 10, 100)] == [5, 5, 6, 7, 8]
+    assert [runs_needed_to_decide_edit(n) for n in (0, 1, 3, 10, 100)] == [5, 5, 6, 7, 8]
 
 
 def test_breaking_a_pinned_test_rejects_whatever_else_is_won() -> None:
@@ -57,10 +57,16 @@ def test_an_undecided_edit_is_dropped_at_the_end() -> None:
     assert (decision.verdict, decision.reason) == ("reject", "undecided after 8 rounds")
 
 
+def test_an_edit_that_only_won_so_far_has_more_rounds() -> None:
+    seen = pairs("a", *[FIXED] * 7, *[EQUAL] * 57)
+    assert decide_edit(seen, rounds=8).verdict == decide_edit(seen, rounds=15).verdict == "continue"
+    assert decide_edit(seen, rounds=16).verdict == "reject"
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=60))
 def test_an_edit_that_changes_no_outcome_is_never_accepted(runs: list[tuple[str, bool]]) -> None:
-    same = [OutcomePair(test, seed, outcome, outcome) for seed, (test, outcome) in enumerate(runs)]
+    same = [EditOutcomePair(test, seed, outcome, outcome) for seed, (test, outcome) in enumerate(runs)]
     assert decide_edit(same).verdict == "continue"
     assert decide_edit(same, rounds=8).verdict == "reject"
 
@@ -70,10 +76,10 @@ def test_an_edit_without_effect_on_noise_alone_is_accepted_in_at_most_one_of_a_h
     chance = random.Random(5)
     kept = 0
     for _ in range(400):
-        seen: list[OutcomePair] = []
-        for number in range(1, 9):
+        seen: list[EditOutcomePair] = []
+        for number in range(1, 17):
             for test in "abcd":
-                seen += [OutcomePair(test, s, chance.random() < 0.5, chance.random() < 0.5) for s in range(3)]
+                seen += [EditOutcomePair(test, s, chance.random() < 0.5, chance.random() < 0.5) for s in range(3)]
             decision = decide_edit(seen, noisy="abcd", rounds=number)
             if decision.verdict != "continue":
                 kept += decision.verdict == "accept"
@@ -82,10 +88,10 @@ def test_an_edit_without_effect_on_noise_alone_is_accepted_in_at_most_one_of_a_h
 
 
 def test_the_holdout_stops_an_edit_that_does_worse_on_fresh_seeds() -> None:
-    assert holdout_allows(pairs("a", *[FIXED] * 10, *[EQUAL] * 10))[0]
-    assert holdout_allows(pairs("a", *[EQUAL] * 20))[0]
-    assert not holdout_allows(pairs("a", *[EQUAL] * 18, BROKEN, BROKEN))[0]
-    assert not holdout_allows([])[0]
+    assert holdout_allows_edit(pairs("a", *[FIXED] * 10, *[EQUAL] * 10))[0]
+    assert holdout_allows_edit(pairs("a", *[EQUAL] * 20))[0]
+    assert not holdout_allows_edit(pairs("a", *[EQUAL] * 18, BROKEN, BROKEN))[0]
+    assert not holdout_allows_edit([])[0]
 
 
 @pytest.mark.parametrize(
@@ -101,18 +107,18 @@ def test_times_count_only_if_they_differ_by_more_than_five_percent() -> None:
 
 
 def test_a_merged_edit_that_does_worse_is_reverted_within_its_window() -> None:
-    chance, watch = random.Random(2), Watch()
-    while watch.add([OutcomePair("a", 0, True, chance.random() < 0.5)]) == "keep":
+    chance, watch = random.Random(2), EditWatch()
+    while watch.add([EditOutcomePair("a", 0, True, chance.random() < 0.5)]) == "keep":
         assert watch.runs < 50
     assert watch.runs <= 50
 
 
 def test_a_pinned_loss_reverts_at_once() -> None:
-    assert Watch().add([OutcomePair("a", 0, True, False)], pinned={"a": True}) == "revert"
+    assert EditWatch().add([EditOutcomePair("a", 0, True, False)], pinned={"a": True}) == "revert"
 
 
 def test_a_proposer_that_pays_is_tried_first() -> None:
     records = {"good": ProposerRecord(20, 15, 100), "bad": ProposerRecord(20, 0, 400)}
-    firsts = [rank_proposers(records, ["bad", "good", "new"], random.Random(n))[0] for n in range(60)]
+    firsts = [rank_proposers_by_bandit(records, ["bad", "good", "new"], random.Random(n))[0] for n in range(60)]
     assert firsts.count("bad") == 0
     assert firsts.count("good") > firsts.count("new") > 0

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.learning.evidence import Arm, CoinEvent
 from etude.learning.playbooks.admission import reason_against_admission
 from etude.learning.playbooks.lesson_state import (
     USELESS_AFTER,
     LessonRecord,
+    LessonStanding,
     LessonState,
-    ReplayTrial,
-    Standing,
-    fold_coin_events,
+    LessonTrial,
+    fold_lesson_events,
     lesson_show_probability,
     promotable_lessons,
 )
+from etude.learning.statistical_tests import CoinArm, CoinEvent
 
 
 def live(record: LessonRecord, effect: float, events: int, chance: random.Random, base: float = 0.6) -> list[str]:
@@ -50,15 +50,15 @@ def test_a_helpful_lesson_becomes_active() -> None:
 def test_a_lesson_that_does_nothing_leaves_after_a_while() -> None:
     # Both arms do equally well.
     events = [CoinEvent(0.5, n % 4 < 2, n % 2 == 0) for n in range(USELESS_AFTER)]
-    standing = fold_coin_events(events)
+    standing = fold_lesson_events(events)
     assert (standing.state, standing.reason) == ("retired", "no effect in 400 eligible runs")
-    assert fold_coin_events(events[:-1]).state == "probation"
+    assert fold_lesson_events(events[:-1]).state == "probation"
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60))
 def test_a_retired_version_stays_retired(outcomes: list[tuple[bool, bool]]) -> None:
-    standing = fold_coin_events([CoinEvent(0.5, shown, success) for shown, success in outcomes], "retired")
+    standing = fold_lesson_events([CoinEvent(0.5, shown, success) for shown, success in outcomes], "retired")
     assert standing.state == "retired"
     assert standing.events == len(outcomes)
 
@@ -75,26 +75,26 @@ def test_a_retired_version_stays_retired(outcomes: list[tuple[bool, bool]]) -> N
     ],
 )
 def test_the_coin_follows_the_state(state: LessonState, p_harm: float | None, q: float) -> None:
-    assert lesson_show_probability(Standing(state, p_harm=p_harm)) == q
+    assert lesson_show_probability(LessonStanding(state, p_harm=p_harm)) == q
 
 
 def test_promotion_in_a_library_needs_more_than_alone() -> None:
-    strong, weak = Standing("probation", log_e_help=5.0), Standing("probation", log_e_help=3.2)
+    strong, weak = LessonStanding("probation", log_e_help=5.0), LessonStanding("probation", log_e_help=3.2)
     assert promotable_lessons({"a": weak}) == {"a"}
-    assert promotable_lessons({"a": weak, "b": Standing("probation")}) == set()
-    assert promotable_lessons({"a": strong, "b": Standing("probation", shown=Arm(3, 1))}) == {"a"}
+    assert promotable_lessons({"a": weak, "b": LessonStanding("probation")}) == set()
+    assert promotable_lessons({"a": strong, "b": LessonStanding("probation", shown=CoinArm(3, 1))}) == {"a"}
 
 
 def test_a_draft_must_improve_its_run_on_two_seeds_and_break_nothing() -> None:
-    better = [ReplayTrial(seed, False, True) for seed in (1, 2)]
-    fine = [ReplayTrial(seed, True, True) for seed in range(5)]
+    better = [LessonTrial(seed, False, True) for seed in (1, 2)]
+    fine = [LessonTrial(seed, True, True) for seed in range(5)]
     assert reason_against_admission(better, fine) is None
     assert "on 1 seeds" in str(reason_against_admission(better[:1], fine))
-    assert "breaks 1 of 7" in str(reason_against_admission(better, [*fine[:4], ReplayTrial(9, True, False)]))
+    assert "breaks 1 of 7" in str(reason_against_admission(better, [*fine[:4], LessonTrial(9, True, False)]))
     assert "only 4 passing runs" in str(reason_against_admission(better, fine[:4]))
 
 
 def test_saving_steps_is_an_improvement_too() -> None:
-    assert ReplayTrial(1, True, True, 10, 9).improves
-    assert not ReplayTrial(1, True, True, 10, 10).improves
-    assert not ReplayTrial(1, True, False, 10, 1).improves
+    assert LessonTrial(1, True, True, 10, 9).improves
+    assert not LessonTrial(1, True, True, 10, 10).improves
+    assert not LessonTrial(1, True, False, 10, 1).improves

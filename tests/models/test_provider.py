@@ -450,7 +450,7 @@ def test_tokens_read_from_a_cache_are_counted() -> None:
 
 def test_an_open_object_stays_open_when_it_is_sent() -> None:
     """A server that decodes by the schema must be able to write a plan and a chart."""
-    tools = [describe_tool(plugins.load_implementation("tool", name)) for name in ("execute_query_plan", "answer")]
+    tools = [describe_tool(plugins.load_plugin("tool", name)) for name in ("execute_query_plan", "answer")]
     with serving([say("x")]) as (server, model):
         model.respond(ModelRequest(asked(), tools), lambda _: None, Cancellation())
     sent = {t["function"]["name"]: t["function"]["parameters"]["properties"] for t in server.requests[0]["tools"]}

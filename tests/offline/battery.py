@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.offline.words import plural_form
+from etude.offline.words import word_plural_form
 
 CAUSES = (
     "superlative with by", "two nouns, one superlative", "a word dropped", "a value matched in part",
@@ -56,11 +56,11 @@ class World:
 
     @property
     def ones(self) -> str:
-        return plural_form(self.one)
+        return word_plural_form(self.one)
 
     @property
     def manies(self) -> str:
-        return plural_form(self.many)
+        return word_plural_form(self.many)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from etude.sources.plan.model import (
+from etude.sources.plan.query_plan import (
     Aggregate,
     Between,
     ColumnRef,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from etude.offline.answer_sentence import phrase_value, write_sentence
+from etude.offline.answer_sentence import phrase_answer_value, write_answer_sentence
 from etude.offline.question_parts import Question
 from etude.offline.understand import Understanding
 from etude.sources.plan import QueryPlan
@@ -50,7 +50,7 @@ MEANT = Understanding("?", QueryPlan(source="orders"), "Number of `orders`.", Qu
     ],
 )
 def test_a_result_in_words(columns: list[str], rows: list[tuple[Any, ...]], said: str) -> None:
-    assert write_sentence(MEANT, columns, rows, len(rows)) == said
+    assert write_answer_sentence(MEANT, columns, rows, len(rows)) == said
 
 
 def test_rows_in_an_order_of_their_own_and_lists_keep_it() -> None:
@@ -61,12 +61,12 @@ def test_rows_in_an_order_of_their_own_and_lists_keep_it() -> None:
         ("List of `products.name`, `products.id`.", "2 products. First: b 1, a 2."),
     ):
         meant = Understanding("?", QueryPlan(source="products"), reading, Question())
-        assert write_sentence(meant, ["x", "n"], rows, 2) == said
+        assert write_answer_sentence(meant, ["x", "n"], rows, 2) == said
 
 
 def test_a_long_result_names_the_first_rows_and_how_many_there_are() -> None:
     rows = [(f"n{n}", n) for n in range(10)]
-    assert write_sentence(MEANT, ["name", "n"], rows, 2_500) == "N by name: n0: 0, n1: 1, n2: 2 and 2,497 more."
+    assert write_answer_sentence(MEANT, ["name", "n"], rows, 2_500) == "N by name: n0: 0, n1: 1, n2: 2 and 2,497 more."
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_long_result_names_the_first_rows_and_how_many_there_are() -> None:
     ],
 )
 def test_values_at_a_sensible_precision(value: Any, shown: str) -> None:
-    assert phrase_value(value) == shown
+    assert phrase_answer_value(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_values_at_a_sensible_precision(value: Any, shown: str) -> None:
 )
 def test_a_single_number_names_its_conditions(reading: str, table: str, said: str) -> None:
     meant = Understanding("?", QueryPlan(source=table), reading, Question())
-    assert write_sentence(meant, [f"number_of_{table}"], [(3,)], 1) == said
+    assert write_answer_sentence(meant, [f"number_of_{table}"], [(3,)], 1) == said

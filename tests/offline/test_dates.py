@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from etude.offline.dates import find_span
+from etude.offline.dates import find_date_span
 from etude.offline.words import tokenize
 
 TODAY = date(2025, 12, 15)
@@ -54,7 +54,7 @@ TODAY = date(2025, 12, 15)
 )
 def test_the_whole_phrase_is_one_span(text: str, start: str | None, end: str | None) -> None:
     tokens = tokenize(text)
-    found = find_span(tokens, 0, TODAY)
+    found = find_date_span(tokens, 0, TODAY)
     assert found is not None
     assert found.length == len(tokens)
     assert (found.span.start, found.span.end) == (start and date.fromisoformat(start), end and date.fromisoformat(end))
@@ -64,7 +64,7 @@ def test_the_whole_phrase_is_one_span(text: str, start: str | None, end: str | N
     "text", ["on February 30, 2024", "in the last 99999999 years", "in May", "2024", "in 5", "of the"]
 )
 def test_what_is_no_span_is_left_alone(text: str) -> None:
-    assert find_span(tokenize(text), 0, TODAY) is None
+    assert find_date_span(tokenize(text), 0, TODAY) is None
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,6 @@ def test_what_is_no_span_is_left_alone(text: str) -> None:
 )
 def test_a_time_that_is_not_exact_is_found_as_unclear(text: str) -> None:
     tokens = tokenize(text)
-    found = find_span(tokens, 0, TODAY)
+    found = find_date_span(tokens, 0, TODAY)
     assert found is not None and not found.span.clear
     assert found.length == len(tokens)

@@ -7,7 +7,7 @@ import random
 import pytest
 from tests.offline.questions import QUESTIONS, TODAY
 
-from etude.offline.follow_up import stands_alone
+from etude.offline.follow_up import is_no_follow_up
 from etude.offline.understand import Understanding, understand
 from etude.offline.vocabulary import Vocabulary
 
@@ -18,7 +18,7 @@ ENDINGS = ("", " only", " per channel", " in 2024", " as a share", ", highest fi
     "question", ["How many orders were returned?", "Total quantity per month", "Which customers are in Berlin?"]
 )
 def test_a_complete_question_stands_alone(question: str) -> None:
-    assert stands_alone(question)
+    assert is_no_follow_up(question)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def test_a_complete_question_stands_alone(question: str) -> None:
     ],
 )
 def test_a_question_that_may_lean_on_the_one_before_does_not(question: str) -> None:
-    assert not stands_alone(question)
+    assert not is_no_follow_up(question)
 
 
 def test_what_stands_alone_means_the_same_after_any_question(shop: Vocabulary) -> None:
     chance = random.Random(7)
     before = [m for m in (understand(q, shop, today=TODAY) for q in QUESTIONS) if isinstance(m, Understanding)]
-    alone = [q + end for q in QUESTIONS for end in ENDINGS if stands_alone(q + end)]
+    alone = [q + end for q in QUESTIONS for end in ENDINGS if is_no_follow_up(q + end)]
     assert len(alone) > len(QUESTIONS)
     for question in chance.sample(alone, 150):
         first = understand(question, shop, today=TODAY)

@@ -12,12 +12,12 @@ import pytest
 from tests.offline.conftest import Ask
 
 from etude.app import App
-from etude.offline.suggestions import suggest_from_vocabulary
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
+from etude.offline.vocabulary_suggestions import suggest_from_vocabulary
 from etude.sources.plan.compile import compile_plan
-from etude.sources.plan.model import Aggregate, ColumnRef, QueryPlan
+from etude.sources.plan.query_plan import Aggregate, ColumnRef, QueryPlan
 
 TODAY = date(2026, 1, 15)
 ROWS = 120

@@ -13,12 +13,12 @@ from etude.cancellation import Cancellation
 from etude.errors import Cancelled
 from etude.offline.deadline import OutOfTime, within_deadline
 from etude.offline.joins import FAR, Hop, Path, find_join_paths, join_distance, join_hops
-from etude.offline.vocabulary import KnownTable, Link, Vocabulary
+from etude.offline.vocabulary import Link, Vocabulary, VocabularyTable
 
 
 def make(links: list[tuple[int, int]]) -> Vocabulary:
     tables = sorted({end for link in links for end in link} | {0, 1})
-    known = tuple(KnownTable(f"t{n}", 1, ()) for n in tables)
+    known = tuple(VocabularyTable(f"t{n}", 1, ()) for n in tables)
     joined = tuple(Link(f"t{a}", (f"to{b}_{n}",), f"t{b}", ("id",)) for n, (a, b) in enumerate(links))
     return Vocabulary("x", "sqlite", known, joined)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from etude.app import App
-from etude.offline.result_check import doubt_repetition, doubt_result
+from etude.offline.result_check import doubt_repeated_result, doubt_result
 from etude.offline.understand import Refusal, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
@@ -108,7 +108,7 @@ def test_a_row_with_several_related_rows_is_listed_once_only_if_the_question_say
     assert isinstance(found, Understanding), found
     catalog = vocabulary.catalog
     assert catalog is not None
-    doubt = doubt_repetition(found, lambda plan: ask(compile_plan(plan, catalog)))
+    doubt = doubt_repeated_result(found, lambda plan: ask(compile_plan(plan, catalog)))
     assert (doubt is not None) == doubted, found.reading
     assert doubt is None or "several of `ratings`" in doubt
 

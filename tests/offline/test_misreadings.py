@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from etude.app import App
-from etude.offline.result_check import doubt_repetition
+from etude.offline.result_check import doubt_repeated_result
 from etude.offline.understand import Refusal, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
@@ -120,4 +120,4 @@ def _doubt(question: str, school: tuple[Vocabulary, Ask]) -> str | None:
     assert catalog is not None
     meant = understand(question, vocabulary, today=TODAY)
     assert isinstance(meant, Understanding), meant
-    return doubt_repetition(meant, lambda plan: ask(compile_plan(plan, catalog)))
+    return doubt_repeated_result(meant, lambda plan: ask(compile_plan(plan, catalog)))

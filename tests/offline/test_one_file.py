@@ -12,7 +12,7 @@ import pytest
 from tests.offline.conftest import Ask
 
 from etude.app import App
-from etude.offline.better import more_is_better
+from etude.offline.better_direction import more_is_better
 from etude.offline.result_check import settle_choices_by_result
 from etude.offline.understand import Clarification, Refusal, Understanding, take_choice, understand
 from etude.offline.vocabulary import Vocabulary

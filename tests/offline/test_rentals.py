@@ -11,10 +11,10 @@ from tests.offline.conftest import Ask
 
 from etude.app import App
 from etude.offline.spellings import plain_spelling
-from etude.offline.suggestions import suggest_from_vocabulary
 from etude.offline.understand import Outcome, Refusal, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
+from etude.offline.vocabulary_suggestions import suggest_from_vocabulary
 from etude.sources.plan.compile import compile_plan
 
 TODAY = date(2026, 1, 15)

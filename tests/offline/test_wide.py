@@ -108,7 +108,7 @@ def test_a_question_is_read_once_for_its_query_and_its_answer(
         read.append(question)
         return understand(question, *args, **options)
 
-    monkeypatch.setattr("etude.runtime.offline.understand", count)
+    monkeypatch.setattr("etude.runtime.offline_model.understand", count)
     answer = app.ask(write(tmp_path, 1), "How many customers are in Oslo?", model="offline")
     assert "1" in answer.text and len(read) == 1
 

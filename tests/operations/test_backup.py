@@ -21,10 +21,10 @@ from etude.entities import SourceSpec
 from etude.errors import Conflict, Damaged, Invalid, NotFound
 from etude.operations.backup import (
     _restore_playbooks,
-    back_up,
     check_backup,
     find_backup,
     list_backups,
+    make_backup,
     open_backup_place,
     remove_backups,
     restore_backup,
@@ -72,9 +72,9 @@ def test_everything_comes_back(open_app: Open, new_store: dict[str, Any], shop: 
     lesson.parent.mkdir(parents=True)
     lesson.write_text("---\nname: plan\ndescription: x\n---\nx\n")
     place = open_backup_place(app.settings, str(tmp_path / "backups"))
-    done = back_up(app, place)
+    done = make_backup(app, place)
     assert done.manifest.missing == () and done.copied == done.manifest.artifact_count > 1
-    assert back_up(app, place).copied == 0, "the second one copies what is new"
+    assert make_backup(app, place).copied == 0, "the second one copies what is new"
     assert check_backup(place, done.manifest) == []
     app.close()
     shutil.rmtree(app.settings.home)
@@ -107,7 +107,7 @@ def test_catalogs_in_a_store_of_their_own_come_back(
     app.cataloger.run("shop")
     (name,) = app.cataloger.catalog_store("shop").names()
     place = open_backup_place(app.settings, str(tmp_path / "backups"))
-    manifest = back_up(app, place).manifest
+    manifest = make_backup(app, place).manifest
     assert manifest.catalogs and check_backup(place, manifest) == []
     app.close()
     shutil.rmtree(app.settings.home)
@@ -129,7 +129,7 @@ def test_a_store_that_holds_something_is_not_overwritten(open_app: Open, tmp_pat
     app = open_app()
     app.store.create_thread("mine")
     place = open_backup_place(app.settings, str(tmp_path / "backups"))
-    back_up(app, place)
+    make_backup(app, place)
     app.close()
     with pytest.raises(Conflict, match="not empty"):
         restore_backup(app.settings, place, find_backup(place))
@@ -162,9 +162,9 @@ def test_work_that_is_acknowledged_during_a_backup_is_whole(
     place = open_backup_place(app.settings, str(tmp_path / "backups"))
     try:
         wait_until(lambda: len(acknowledged) >= 3 or errors)
-        back_up(app, place)
+        make_backup(app, place)
         before = list(acknowledged)
-        manifest = back_up(app, place).manifest
+        manifest = make_backup(app, place).manifest
         wait_until(lambda: len(acknowledged) > len(before) or errors)
     finally:
         stop.set()
@@ -190,7 +190,7 @@ def test_objects_and_backups_in_buckets(
     with App(home=tmp_path / "home", store=store_url, objects=f"{s3_server.url}/{name}/a", **own) as app:
         run_id = str(app.sql(str(shop), "SELECT 41 + 1 AS x", record=True).run_id)
         place = open_backup_place(app.settings, f"{s3_server.url}/{name}/backups")
-        manifest = back_up(app, place).manifest
+        manifest = make_backup(app, place).manifest
     with App(**new_store, objects=f"{s3_server.url}/{name}/b", **own) as new:
         restore_backup(new.settings, open_backup_place(new.settings, f"{s3_server.url}/{name}/backups"), manifest)
         assert new.result(run_id).rows() == [(42,)]
@@ -204,7 +204,7 @@ def test_damage_is_found_and_said(open_app: Open, shop: Path, tmp_path: Path) ->
     assert path is not None
     path.unlink()
     place = open_backup_place(app.settings, str(tmp_path / "backups"))
-    manifest = back_up(app, place).manifest
+    manifest = make_backup(app, place).manifest
     assert manifest.missing == (lost,)
     copy = place.local_path(manifest.store[0].hash)
     assert copy is not None
@@ -217,7 +217,7 @@ def test_old_backups_are_removed_with_what_only_they_used(open_app: Open, shop: 
     place = open_backup_place(app.settings, str(tmp_path / "backups"))
     for value in range(3):
         app.sql(str(shop), f"SELECT {value} AS x", record=True)
-        back_up(app, place)
+        make_backup(app, place)
     assert remove_backups(place, keep=1) == 2
     (left,) = list_backups(place)
     assert check_backup(place, left) == []

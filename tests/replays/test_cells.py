@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.replays.test_library import app, ask, change, compiled, decision, scripted, shop, sql
+from tests.replays.test_script_library import app, ask, change, compiled, decision, scripted, shop, sql
 
 from etude.app import App
 from etude.replays.script_file import write_script_file

@@ -9,11 +9,11 @@ import duckdb
 import pytest
 
 from etude.errors import Invalid
-from etude.replays.guards import DataGuard, TableShape, check_guards, derive_guards, guarded_shapes
+from etude.replays.guards import DataGuard, GuardedTableShape, check_guards, derive_guards, guarded_shapes
 from etude.replays.mutants import MutantReport, find_guards_by_mutants
 from etude.replays.query_facts import read_query_facts
-from etude.replays.relations import NotReplaced, replace_tables
-from etude.sources.source import make_catalog
+from etude.replays.replaced_tables import NotReplaced, replace_tables
+from etude.sources.source import make_source_catalog
 
 SALES = """CREATE TABLE sales AS SELECT i AS sale_id, ['north', 'south'][1 + i % 2] AS region,
     CAST(20 + (i * 7919) % 60 AS DOUBLE) AS amount FROM range(1, 501) t(i)"""
@@ -39,9 +39,9 @@ class Data:
         for (name,) in self.query("SELECT table_name FROM duckdb_tables()"):
             columns = [{"name": c[0], "type": c[1]} for c in self.query(f"DESCRIBE {name}")]
             tables.append({"name": name, "columns": columns})
-        return make_catalog("shop", "duckdb", "duckdb", tables)
+        return make_source_catalog("shop", "duckdb", "duckdb", tables)
 
-    def guards(self, query: str) -> tuple[tuple[TableShape, ...], tuple[DataGuard, ...]]:
+    def guards(self, query: str) -> tuple[tuple[GuardedTableShape, ...], tuple[DataGuard, ...]]:
         catalog = self.catalog()
         facts = read_query_facts(query, "duckdb", {t.name: t for t in catalog.tables})
         shapes = guarded_shapes(catalog, [facts])

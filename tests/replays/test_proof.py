@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.replays.test_cells import CELLS, QUESTION, python
-from tests.replays.test_library import app, ask, change, decision, scripted, shop, sql
+from tests.replays.test_script_library import app, ask, change, decision, scripted, shop, sql
 
 import etude
 from etude.app import App

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.replays.test_library import ask, compiled, decision
+from tests.replays.test_script_library import ask, compiled, decision
 from tests.sources.conftest import connect_mysql, mariadb_server
 
 from etude.app import App

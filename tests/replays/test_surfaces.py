@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from tests.api.conftest import open_app
 from tests.patience import wait_until
 
-from etude.agents.control import Agents
+from etude.agents.agent_control import AgentControl
 from etude.agents.worker import Worker
 from etude.api.server import create_app
 from etude.app import App
@@ -55,13 +55,13 @@ def test_mcp_says_that_an_answer_was_replayed(app: App) -> None:
 
 
 @pytest.fixture
-def agents(app: App) -> Iterator[Agents]:
+def agents(app: App) -> Iterator[AgentControl]:
     queue = Queue(app.store)
-    yield Agents(app.store, queue)
+    yield AgentControl(app.store, queue)
     queue.close()
 
 
-def test_a_watch_asks_no_model_from_its_second_look_on(app: App, agents: Agents) -> None:
+def test_a_watch_asks_no_model_from_its_second_look_on(app: App, agents: AgentControl) -> None:
     with Worker(app, agents.queue):
         config = {"source": "shop", "question": ASKED, "model": app.settings.model, "every_s": 3600}
         agents.create("watch", config, id="w")
@@ -73,7 +73,7 @@ def test_a_watch_asks_no_model_from_its_second_look_on(app: App, agents: Agents)
         assert step.output["answer"] == agents.steps("w", limit=100)[0].output["answer"]
 
 
-def test_an_analyst_replays_the_questions_of_an_earlier_one(app: App, agents: Agents) -> None:
+def test_an_analyst_replays_the_questions_of_an_earlier_one(app: App, agents: AgentControl) -> None:
     config = {"source": "shop", "questions": [ASKED], "goal": "Know the orders.", "max_steps": 1}
     with Worker(app, agents.queue):
         for name in ("one", "two"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from etude.app import App
-from etude.cli.ask import print_answer
+from etude.cli.ask import print_asked_answer
 from etude.entities import Budget
 from etude.events import Entry, TextDelta
 from etude.models.base import ModelRequest, ToolResult, UserMessage
@@ -158,7 +158,7 @@ def test_a_chart_of_another_result_than_the_first_has_its_data(app: App, shop: P
     answer = app.ask(str(shop), "Draw.", model=model).require()
     assert answer.chart is not None and len(answer.chart["data"]["values"]) == 3
     out = io.StringIO()
-    print_answer(answer, out)
+    print_asked_answer(answer, out)
     assert "█" in out.getvalue() and "total" in out.getvalue()
 
 
@@ -168,7 +168,7 @@ def test_the_terminal_shows_the_chosen_results_in_order_and_names_a_chart_it_can
     chart = {"mark": "bar", "encoding": {"x": {"field": "n", "aggregate": "sum", "type": "quantitative"}}}
     model = Scripted([sql(COUNTRIES), sql(TOTAL), end(text="Here.", results=["r2", "r1"], chart=chart)])
     out = io.StringIO()
-    print_answer(app.ask(str(shop), "Draw.", model=model).require(), out, tmp_path)
+    print_asked_answer(app.ask(str(shop), "Draw.", model=model).require(), out, tmp_path)
     shown = out.getvalue()
     assert shown.index("total") < shown.index("country")
     [written] = tmp_path.iterdir()
@@ -182,7 +182,7 @@ def test_the_terminal_draws_lines_and_points_beside_the_table(app: App, shop: Pa
         chart = {"mark": mark, "x": "month", "y": "n", "title": "Orders"}
         model = Scripted([sql(months), end(text="Here.", results=["r1"], chart=chart)])
         out = io.StringIO()
-        print_answer(app.ask(str(shop), f"Draw a {mark}.", model=model).require(), out, tmp_path)
+        print_asked_answer(app.ask(str(shop), f"Draw a {mark}.", model=model).require(), out, tmp_path)
         shown = out.getvalue()
         assert "Orders (n by month)" in shown and "┤" in shown and "└" in shown and "█" not in shown
         assert "┃   n" in shown and not list(tmp_path.iterdir()), "the table is there, and no file is needed"

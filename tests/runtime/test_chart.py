@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from etude.entities import ResultInfo
-from etude.result import Result, describe_columns
+from etude.result import Result, describe_result_columns
 from etude.runtime.chart import choose_chart, declines_chart
 
 
 def chart_of(**columns: list[object]):
     table = pa.table(columns)
     return choose_chart(
-        Result(ResultInfo(columns=describe_columns(table.schema, []), row_count=len(table)), table.to_batches())
+        Result(ResultInfo(columns=describe_result_columns(table.schema, []), row_count=len(table)), table.to_batches())
     )
 
 

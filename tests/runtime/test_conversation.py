@@ -63,7 +63,7 @@ def test_a_call_that_a_dead_process_left_is_run_again():
 
 
 def test_guidance_after_the_answer_makes_the_model_think_again():
-    assert next_move(make_run(*said(Turn(text="Four.")), Guided(text="Check 4.", by="gate"))) == Think()
+    assert next_move(make_run(*said(Turn(text="Four.")), Guided(text="Check 4.", by="check"))) == Think()
 
 
 def test_steering_waits_for_the_calls_and_an_interruption_gives_them_up():

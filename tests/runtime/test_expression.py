@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.errors import Invalid
-from etude.runtime.expression import ResultRows, evaluate_expression
+from etude.runtime.expression import ExpressionRows, evaluate_expression
 
 SALES = [("USA", 523.06, 13, None), ("Canada", 303.96, 8, 2), ("O'Neil", Decimal("0.10"), 1, 5)]
 RESULTS = {
-    "r1": ResultRows("r1", ("country", "revenue", "Net Customers", "gap"), lambda: SALES),
-    "r2": ResultRows("r2", ("total",), lambda: [(827.12,)]),
-    "r3": ResultRows(
+    "r1": ExpressionRows("r1", ("country", "revenue", "Net Customers", "gap"), lambda: SALES),
+    "r2": ExpressionRows("r2", ("total",), lambda: [(827.12,)]),
+    "r3": ExpressionRows(
         "r3", ("day", "at"), lambda: [(date(2024, 3, 1), datetime(2024, 3, 1, 8)), (date(2024, 3, 5), "x")]
     ),
 }
@@ -107,5 +107,5 @@ def test_any_text_is_computed_or_refused(text: str) -> None:
 
 @given(st.lists(st.decimals(min_value=-(10**9), max_value=10**9, places=4), min_size=1, max_size=30))
 def test_sums_of_decimals_are_exact(values: list[Decimal]) -> None:
-    results = {"r1": ResultRows("r1", ("x",), lambda: [(v,) for v in values])}
+    results = {"r1": ExpressionRows("r1", ("x",), lambda: [(v,) for v in values])}
     assert evaluate_expression("sum(r1.x)", results).value == sum(values)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.runtime.expression import ResultRows
+from etude.runtime.expression import ExpressionRows
 from etude.runtime.figures import move_figures, render_figures, write_figure
 
 RESULTS = {
-    "r1": ResultRows("r1", ("country", "revenue"), lambda: [("USA", 523.06), ("Canada", 303.96)]),
-    "r2": ResultRows("r2", ("total",), lambda: [(1986.02,)]),
+    "r1": ExpressionRows("r1", ("country", "revenue"), lambda: [("USA", 523.06), ("Canada", 303.96)]),
+    "r2": ExpressionRows("r2", ("total",), lambda: [(1986.02,)]),
 }
 
 

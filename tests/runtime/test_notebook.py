@@ -20,9 +20,9 @@ from etude.app import App
 from etude.entities import Limits, RunFilter, SessionLimits
 from etude.events import RunFinished, RunQueued, RunStarted, StepFinished, StepStarted
 from etude.ids import new_id
-from etude.runtime.notebook import HISTORY, Notebook, cell_as_problem
-from etude.runtime.query import RunLog, RunStorage
-from etude.runtime.script import PREAMBLE, write_cells_script
+from etude.runtime.notebook import HISTORY, Notebook, notebook_cell_as_problem
+from etude.runtime.run_log import RunLog, RunStorage
+from etude.runtime.standalone_script import PREAMBLE, write_standalone_script
 from etude.sessions.base import Cell, Output
 
 CONNECT = "import etude\ndb = etude.connect()"
@@ -242,7 +242,7 @@ def test_interrupt_reaches_the_query_in_the_source(app: App, notebook: Notebook)
     notebook.execute("kept = 7")
 
     def stop() -> None:
-        wait_until(lambda: notebook._data._answer)
+        wait_until(lambda: notebook._data._stream)
         notebook.interrupt()
 
     stopping = threading.Thread(target=stop)
@@ -342,7 +342,7 @@ def test_a_timeout_is_said_and_the_names_stay(app: App, shop: Path) -> None:
             "Timeout",
             2,
         )
-        assert "time limit of 0.5 s" in cell_as_problem(cell)["detail"]
+        assert "time limit of 0.5 s" in notebook_cell_as_problem(cell)["detail"]
         fails = notebook.execute("try: time.sleep(600)\nexcept BaseException: raise ValueError('mine')")
         assert (fails.outcome, fails.error and fails.error["type"]) == ("timeout", "ValueError")
         assert "time limit of 0.5 s" in str(fails.notes)
@@ -622,7 +622,7 @@ def test_what_cells_import_from_the_future_stands_first_in_the_script() -> None:
         Cell(3, "from __future__ import annotations\nimport asyncio\nawait asyncio.sleep(0)\nz = y + 1", "ok"),
         Cell(4, "print(y, z)", "ok"),
     ]
-    script = write_cells_script(cells, "omit")
+    script = write_standalone_script(cells, "omit")
     first, body = script.split(PREAMBLE)
     assert first == "from __future__ import annotations, division\n\n"
     done = subprocess.run(

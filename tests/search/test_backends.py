@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from etude.app import App
-from etude.search import exact, lance
-from etude.search.base import Document, Found, Only, OpenIndex, index_schema, make_document
+from etude.search import exact_index, lance_index
+from etude.search.index_base import Document, Found, Only, OpenIndex, index_schema, make_index_document
 from etude.search.terms import terms_of
 from etude.store.objects import Objects
 
 TEXTS = ["red apple pie", "red red car", "the blue sea", "it's a 'quoted' red apple", "東京都の天気", ""]
 DOCUMENTS = [
-    make_document(f"d{i}", "row" if i < 4 else "value", text, text, table="it's" if i % 2 else "b")
+    make_index_document(f"d{i}", "row" if i < 4 else "value", text, text, table="it's" if i % 2 else "b")
     for i, text in enumerate(TEXTS)
 ]
 
@@ -36,11 +36,11 @@ def batches(documents: list[Document]) -> list[Any]:
 def index(request: pytest.FixtureRequest, tmp_path: Path) -> OpenIndex:
     objects = Objects(tmp_path / "objects")
     if request.param == "exact":
-        exact.write_exact_index(objects, "search/v", index_schema(8), batches(DOCUMENTS))
-        return exact.open_exact_index(objects, "search/v")
+        exact_index.write_exact_index(objects, "search/v", index_schema(8), batches(DOCUMENTS))
+        return exact_index.open_exact_index(objects, "search/v")
     pytest.importorskip("lancedb")
-    lance.write_lance_index(objects, {}, "search/v", index_schema(8), batches(DOCUMENTS), len(DOCUMENTS))
-    return lance.open_lance_index(objects, {}, "search/v")
+    lance_index.write_lance_index(objects, {}, "search/v", index_schema(8), batches(DOCUMENTS), len(DOCUMENTS))
+    return lance_index.open_lance_index(objects, {}, "search/v")
 
 
 def names(index: OpenIndex, found: list[Found]) -> list[str]:
@@ -84,7 +84,7 @@ def test_all_documents_can_be_read(index: OpenIndex) -> None:
     assert [row["id"] for row in rows] == ["d0", "d1", "d2", "d3", "d4", "d5"]
     assert rows[5]["vector"] is None
     (batch,) = index.batches(["fingerprint", "vector"], Only(tables=("b",)))
-    assert exact.stored_vectors(batch.column("vector")).shape == (3, 8)
+    assert exact_index.exact_index_vectors(batch.column("vector")).shape == (3, 8)
 
 
 @pytest.mark.parametrize("backend", ["exact", "lance"])

@@ -12,7 +12,7 @@ from tests.search.conftest import WORKERS, write_agency
 from etude.app import App
 from etude.entities import SourceSpec
 from etude.errors import Invalid, LimitExceeded, Unavailable
-from etude.search.results import SearchPage
+from etude.search.search_results import SearchPage
 
 
 def ids(page: SearchPage) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.search.base import Found
-from etude.search.ranking import cut_snippet, fuse_ranks
+from etude.search.index_base import Found
+from etude.search.ranking import cut_ranking_snippet, fuse_ranks
 
 
 def found(*rows: int) -> list[Found]:
@@ -26,18 +26,18 @@ def test_equal_scores_have_equal_ranks() -> None:
 
 def test_a_snippet_shows_where_most_terms_are() -> None:
     text = "nothing here " * 40 + "the blue whale sings " + "and so on " * 40
-    snippet = cut_snippet(text, ["blue", "whale", "absent"])
+    snippet = cut_ranking_snippet(text, ["blue", "whale", "absent"])
     assert [snippet.text[a:b] for a, b in snippet.marks] == ["blue", "whale"]
     assert (len(snippet.text), snippet.terms) == (200, ("blue", "whale"))
 
 
 def test_neighbouring_bigrams_are_one_mark() -> None:
-    snippet = cut_snippet("私は東京都に住む", ["東京", "京都"])
+    snippet = cut_ranking_snippet("私は東京都に住む", ["東京", "京都"])
     assert [snippet.text[a:b] for a, b in snippet.marks] == ["東京都"]
 
 
 @given(st.text(max_size=500), st.lists(st.text(max_size=5), max_size=5))
 def test_marks_are_within_the_snippet(text: str, terms: list[str]) -> None:
-    snippet = cut_snippet(text, terms, 50)
+    snippet = cut_ranking_snippet(text, terms, 50)
     assert len(snippet.text) <= 50
     assert all(0 <= a < b <= len(snippet.text) for a, b in snippet.marks)

@@ -34,7 +34,7 @@ provider.close()
 OPEN = """
 import socket, sys
 from etude.sessions import kernel
-kernel.serve_cells(socket.socket(fileno=int(sys.argv[1])))
+kernel.serve_kernel_cells(socket.socket(fileno=int(sys.argv[1])))
 """
 
 

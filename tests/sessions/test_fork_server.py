@@ -49,7 +49,7 @@ else:
 ABOVE = """
 import os, subprocess, sys
 from etude.sessions import isolation
-isolation.adopt_orphans()
+isolation.adopt_orphaned_processes()
 print(subprocess.Popen([sys.executable, "-c", *sys.argv[1:]]).pid, flush=True)
 try:
     while True: os.wait()

@@ -228,7 +228,7 @@ def test_the_folder_of_the_script_is_not_given(tmp_path: Path) -> None:
 
 
 def test_the_interpreters_paths_are_no_more_than_that() -> None:
-    paths = isolation.interpreter_paths()
+    paths = isolation.isolated_interpreter_paths()
     assert sys.prefix in paths and sys.base_prefix in paths
     assert all(p.startswith((sys.prefix, sys.base_prefix)) or p.endswith(("-packages", "/etude")) for p in paths)
 
@@ -299,8 +299,8 @@ def test_level_2_as_root_says_when_nobody_could_read_the_interpreter() -> None:
 
 
 def test_tasks_of_a_user_are_counted() -> None:
-    assert isolation.count_user_tasks(os.getuid()) >= 1
-    assert isolation.count_user_tasks(4_000_000_000) == 0
+    assert isolation.count_tasks_of_isolated_user(os.getuid()) >= 1
+    assert isolation.count_tasks_of_isolated_user(4_000_000_000) == 0
 
 
 def test_a_library_that_starts_threads_in_children_does_not_lower_the_isolation() -> None:

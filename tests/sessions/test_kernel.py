@@ -24,7 +24,7 @@ from etude.sessions import kernel
 START = """
 import socket, sys
 from etude.sessions import kernel
-kernel.serve_cells(socket.socket(fileno=int(sys.argv[1])))
+kernel.serve_kernel_cells(socket.socket(fileno=int(sys.argv[1])))
 """
 
 
@@ -53,7 +53,7 @@ class Kernel:
 
     def lend(self, request: dict[str, Any]) -> None:
         number = len(self.lent)
-        self.lent[number] = wire.lend_memory(request["size"])
+        self.lent[number] = wire.lend_wire_memory(request["size"])
         body = json.dumps({"id": request["id"], "lent": number}).encode()
         socket.send_fds(self.sock, [kernel.HEAD.pack(len(body), ord("r")) + body], [self.lent[number]])
 
@@ -169,7 +169,7 @@ def display(inside: Kernel, frames: list[tuple[str, bytes]]) -> tuple[dict[str, 
     (size,) = struct.unpack("!I", body[:4])
     head = json.loads(body[4 : 4 + size])
     if "lent" in head:
-        return head, bytes(wire.map_shared_memory(inside.lent.pop(head["lent"]), head["size"], whole=True))
+        return head, bytes(wire.map_wire_memory(inside.lent.pop(head["lent"]), head["size"], whole=True))
     return head, body[4 + size :]
 
 

@@ -476,7 +476,7 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
 
 @needs_level_3
 def test_the_certificates_of_the_host_are_there(session: Session) -> None:
-    if not isolation.find_certificates():
+    if not isolation.isolated_certificate_paths():
         pytest.skip("this machine has no trusted certificates")
     assert session.execute("import ssl\nssl.create_default_context().cert_store_stats()['x509_ca'] > 0").value is True
 

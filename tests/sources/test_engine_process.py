@@ -15,7 +15,7 @@ START = """
 import json, os, sys
 from etude.sources.base import Mount
 from etude.sources.engine_process import can_fork_engine
-from etude.sources.pool import EngineClient, EngineLimits
+from etude.sources.engine_client import EngineClient, EngineLimits
 
 fork = sys.argv[1] == "fork"
 assert can_fork_engine()

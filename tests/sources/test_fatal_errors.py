@@ -16,14 +16,15 @@ from tests.sources.conftest import connect_mysql, run_mysql
 from etude.entities import Limits
 from etude.errors import EtudeError, InvalidQuery, SourceError, SourceUnavailable
 from etude.sources.base import Mount
-from etude.sources.pool import EngineLimits, Pool
+from etude.sources.engine_client import EngineLimits
+from etude.sources.engine_pool import EnginePool
 
 
 class Asked:
     """A pool with one source."""
 
     def __init__(self, kind: str, url: str) -> None:
-        self.pool = Pool(EngineLimits(memory=2 << 30, scratch_bytes=1 << 30, threads=2), size=1)
+        self.pool = EnginePool(EngineLimits(memory=2 << 30, scratch_bytes=1 << 30, threads=2), size=1)
         self._mount = (Mount("shop", kind, url),)
         self._network = kind != "sqlite"
 

@@ -17,7 +17,7 @@ from etude.app import App
 from etude.entities import Limits, SourceSpec
 from etude.errors import Cancelled, LimitExceeded, Refused, UnknownTable
 from etude.sources import federation
-from etude.sources.federation import find_other_sources
+from etude.sources.federation import find_federated_sources
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_the_time_of_a_join_counts_from_its_start(two: App, monkeypatch: pytest.
 @pytest.mark.parametrize("table", ["endless", "t e, duck.d b, duck.d c, duck.d f"])
 def test_a_join_can_be_cancelled(two: App, table: str) -> None:
     sql = f"SELECT sum(a.i * e.i) FROM duck.d a, lite.{table.replace('endless', 'endless e')}"
-    answer = two._ask(two.source("duck"), sql, {}, Limits(timeout_s=600), describe=False)
+    answer = two._start_query(two.source("duck"), sql, {}, Limits(timeout_s=600), describe=False)
     failed: list[BaseException] = []
 
     def read() -> None:
@@ -212,4 +212,4 @@ def test_a_join_with_more_rows_than_its_limit_fails(app: App) -> None:
     ],
 )
 def test_other_sources_are_found_by_their_names(sql: str, found: list[str]) -> None:
-    assert find_other_sources(sql, "crm", ["crm", "files"]) == found
+    assert find_federated_sources(sql, "crm", ["crm", "files"]) == found

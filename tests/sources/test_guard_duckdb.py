@@ -8,16 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.errors import EtudeError, InvalidQuery, Refused, UnknownTable
-from etude.sources.guard_duckdb import MAX_TEXT, GrantedNames, Guard, line_of_offset
+from etude.sources.guard_duckdb import MAX_TEXT, DuckdbGrantedNames, DuckdbGuard, duckdb_line_of_offset
 
 TABLES = [("shop", "main", "orders"), ("shop", "main", "Customers"), ("shop", "archive", "orders_2020")]
 OTHER = [("crm", "main", "people")]
 
 
 @pytest.fixture(scope="module")
-def guard() -> Iterator[Guard]:
+def guard() -> Iterator[DuckdbGuard]:
     with duckdb.connect() as connection:
-        yield Guard(connection, GrantedNames("shop", TABLES + OTHER, all_granted=True), macros=lambda: ["net_price"])
+        yield DuckdbGuard(
+            connection, DuckdbGrantedNames("shop", TABLES + OTHER, all_granted=True), macros=lambda: ["net_price"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def guard() -> Iterator[Guard]:
         ("SELECT net_price(1)", ()),
     ],
 )
-def test_what_a_query_reads_is_known(guard: Guard, sql: str, reads: tuple[str, ...]) -> None:
+def test_what_a_query_reads_is_known(guard: DuckdbGuard, sql: str, reads: tuple[str, ...]) -> None:
     assert guard.check(sql).tables == reads
 
 
@@ -58,7 +60,7 @@ def test_what_a_query_reads_is_known(guard: Guard, sql: str, reads: tuple[str, .
     ],
 )
 def test_a_name_means_a_common_table_expression_only_where_it_is_visible(
-    guard: Guard, sql: str, reads: tuple[str, ...]
+    guard: DuckdbGuard, sql: str, reads: tuple[str, ...]
 ) -> None:
     assert guard.check(sql).tables == reads
 
@@ -77,12 +79,12 @@ def test_a_name_means_a_common_table_expression_only_where_it_is_visible(
         "EXPLAIN ANALYZE SELECT 1 --\n FROM hidden, (PIVOT (SELECT 1 AS i) ON i)",
     ],
 )
-def test_a_comment_hides_nothing_in_a_pivot(guard: Guard, sql: str) -> None:
+def test_a_comment_hides_nothing_in_a_pivot(guard: DuckdbGuard, sql: str) -> None:
     with pytest.raises((Refused, UnknownTable)):
         guard.check(sql)
 
 
-def test_a_pivot_that_is_checked_is_the_pivot_that_runs(guard: Guard) -> None:
+def test_a_pivot_that_is_checked_is_the_pivot_that_runs(guard: DuckdbGuard) -> None:
     checked = guard.check("PIVOT orders -- é\n ON status /* ü */, day USING count(*) -- end")
     assert checked.sql == (
         'PIVOT orders -- é\n ON (status) IN "__pivot_enum_0" /* ü */, (day) IN "__pivot_enum_1" USING count(*) -- end'
@@ -93,7 +95,7 @@ def test_a_pivot_that_is_checked_is_the_pivot_that_runs(guard: Guard) -> None:
         assert guard.check(values).tables == ("orders",)
 
 
-def test_a_pivot_names_its_values_as_nothing_else_in_the_query(guard: Guard) -> None:
+def test_a_pivot_names_its_values_as_nothing_else_in_the_query(guard: DuckdbGuard) -> None:
     checked = guard.check("""PIVOT orders ON status USING count(*) AS "__PIVOT_ENUM_0" """)
     assert checked.enums[0][0].lower() not in checked.written.lower()
 
@@ -106,64 +108,64 @@ def test_a_pivot_names_its_values_as_nothing_else_in_the_query(guard: Guard) -> 
         'FROM "\u212a"',
     ],
 )
-def test_names_are_compared_as_duckdb_compares_them(guard: Guard, sql: str) -> None:
+def test_names_are_compared_as_duckdb_compares_them(guard: DuckdbGuard, sql: str) -> None:
     with pytest.raises(UnknownTable):
         guard.check(sql)
 
 
-def test_a_query_runs_as_it_was_written(guard: Guard) -> None:
+def test_a_query_runs_as_it_was_written(guard: DuckdbGuard) -> None:
     sql = "SELECT  /* why */ a\nFROM orders -- end"
     assert guard.check(sql).sql == sql
 
 
-def test_an_explain_runs_what_was_checked(guard: Guard) -> None:
+def test_an_explain_runs_what_was_checked(guard: DuckdbGuard) -> None:
     assert guard.check("explain   analyze FROM orders").sql == "EXPLAIN ANALYZE FROM orders"
 
 
-def test_a_refusal_tells_the_reason_and_the_place(guard: Guard) -> None:
+def test_a_refusal_tells_the_reason_and_the_place(guard: DuckdbGuard) -> None:
     with pytest.raises(Refused) as caught:
         guard.check("SELECT 1,\n  read_text('x')")
     assert "`read_text`" in caught.value.message
     assert caught.value.details == {"reason": "function", "line": 2, "column": 3}
 
 
-def test_the_place_counts_characters_not_bytes(guard: Guard) -> None:
+def test_the_place_counts_characters_not_bytes(guard: DuckdbGuard) -> None:
     with pytest.raises(UnknownTable) as caught:
         guard.check("SELECT '🦆é' FROM nowhere")
     assert caught.value.details["column"] == "SELECT '🦆é' FROM nowhere".index("nowhere") + 1
 
 
-def test_an_unknown_table_names_the_nearest(guard: Guard) -> None:
+def test_an_unknown_table_names_the_nearest(guard: DuckdbGuard) -> None:
     with pytest.raises(UnknownTable) as caught:
         guard.check("SELECT * FROM ordrs")
     assert caught.value.hint == "Did you mean `orders`?"
 
 
-def test_an_unknown_function_names_the_nearest(guard: Guard) -> None:
+def test_an_unknown_function_names_the_nearest(guard: DuckdbGuard) -> None:
     with pytest.raises(Refused) as caught:
         guard.check("SELECT date_truncate('month', now())")
     assert "`date_trunc`" in caught.value.hint
 
 
-def test_a_misspelt_query_is_invalid_not_refused(guard: Guard) -> None:
+def test_a_misspelt_query_is_invalid_not_refused(guard: DuckdbGuard) -> None:
     with pytest.raises(InvalidQuery) as caught:
         guard.check("SELECT *\nFORM orders")
     assert caught.value.details["line"] == 2
 
 
 @pytest.mark.parametrize("sql", ["DROP TABLE orders", "INSERT INTO orders VALUES (1)", "SET threads = 1", "CALL x()"])
-def test_only_queries_pass(guard: Guard, sql: str) -> None:
+def test_only_queries_pass(guard: DuckdbGuard, sql: str) -> None:
     with pytest.raises(Refused) as caught:
         guard.check(sql)
     assert "read-only" in caught.value.message
 
 
-def test_a_text_of_a_megabyte_is_refused_unread(guard: Guard) -> None:
+def test_a_text_of_a_megabyte_is_refused_unread(guard: DuckdbGuard) -> None:
     with pytest.raises(Refused, match="characters"):
         guard.check("SELECT 1" + " " * MAX_TEXT)
 
 
-def test_deep_nesting_is_an_error_not_a_crash(guard: Guard) -> None:
+def test_deep_nesting_is_an_error_not_a_crash(guard: DuckdbGuard) -> None:
     with pytest.raises(EtudeError):
         guard.check("SELECT " + "(" * 20_000 + "1" + ")" * 20_000)
 
@@ -171,7 +173,7 @@ def test_deep_nesting_is_an_error_not_a_crash(guard: Guard) -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_checked_or_refused(sql: str) -> None:
     with duckdb.connect() as connection:
-        guard = Guard(connection, GrantedNames("shop", TABLES, all_granted=False))
+        guard = DuckdbGuard(connection, DuckdbGrantedNames("shop", TABLES, all_granted=False))
         try:
             checked = guard.check(sql)
         except EtudeError as error:
@@ -182,6 +184,6 @@ def test_any_text_is_checked_or_refused(sql: str) -> None:
 
 @given(st.text(), st.integers(0, 50))
 def test_a_place_is_within_the_text(text: str, offset: int) -> None:
-    place = line_of_offset(text, offset)
+    place = duckdb_line_of_offset(text, offset)
     assert 1 <= place["line"] <= text.count("\n") + 1
     assert place["column"] >= 1

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from etude.errors import EtudeError, InvalidQuery, LimitExceeded, Refused, UnknownTable
+from etude.errors import EtudeError, Invalid, InvalidQuery, LimitExceeded, Refused, UnknownTable
 from etude.sources import guard_sql
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.drivers.postgres import PostgresDriver
@@ -284,6 +284,12 @@ def test_comments_nest_on_postgres() -> None:
 def test_the_guard_for_postgres_must_know_its_functions() -> None:
     with pytest.raises(ValueError, match="functions"):
         check_sql("SELECT 1", "postgres", Granted("shop", {}))
+
+
+def test_a_dialect_without_rules_is_named() -> None:
+    with pytest.raises(Invalid, match="no rules for the SQL dialect `clickhouse`") as caught:
+        check_sql("SELECT 1", "clickhouse", Granted("shop", {}))
+    assert "postgres, mysql, sqlite" in caught.value.hint
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -11,12 +11,12 @@ import pytest
 from etude.app import App
 from etude.errors import EtudeError
 from etude.sources.functions import allowed_functions
-from etude.sources.guard_sql import column_hint
+from etude.sources.guard_sql import guard_column_hint
 from etude.sources.query_hints import (
     _BY_NAME,
-    find_date_difference,
     function_hint,
-    rewrite_for_dialect,
+    query_hint_date_difference,
+    query_hint_for_dialect,
     type_error_hint,
 )
 
@@ -115,30 +115,30 @@ def test_no_hint_recommends_a_function_that_is_said_to_be_missing(dialect: str):
     ],
 )
 def test_the_syntax_of_another_dialect_is_rewritten(dialect: str, sql: str, written: str):
-    assert next(rewrite_for_dialect(sql, dialect)) == written
+    assert next(query_hint_for_dialect(sql, dialect)) == written
 
 
 def test_a_text_that_is_no_sql_is_not_rewritten():
-    assert list(rewrite_for_dialect("SELECT :: FROM ((", "sqlite")) == []
-    assert list(rewrite_for_dialect("SELECT 1", "sqlite")) == []
+    assert list(query_hint_for_dialect("SELECT :: FROM ((", "sqlite")) == []
+    assert list(query_hint_for_dialect("SELECT 1", "sqlite")) == []
 
 
 def test_other_engines_hear_of_group_by_all_and_joins_too():
     for message in ('syntax error at or near "ALL"', "You have an error in your SQL syntax near 'ALL' at line 1"):
-        assert column_hint(message, ["a"]).startswith("Only DuckDB has GROUP BY ALL")
+        assert guard_column_hint(message, ["a"]).startswith("Only DuckDB has GROUP BY ALL")
     for message in (
         'column "order_id" specified in USING clause does not exist in left table',
         "Unknown column 'order_id' in 'from clause'",
     ):
-        assert "`actual_order_id`" in column_hint(message, ["actual_order_id", "x", "Actual_Order_ID", "y"])
-        assert column_hint(message, ["orderid", "x"]) == "Write ON a.x = b.y; there are `orderid`."
+        assert "`actual_order_id`" in guard_column_hint(message, ["actual_order_id", "x", "Actual_Order_ID", "y"])
+        assert guard_column_hint(message, ["orderid", "x"]) == "Write ON a.x = b.y; there are `orderid`."
 
 
 def test_a_difference_of_dates_is_rewritten_for_sqlite():
     sql = "SELECT day::date AS d, closed - opened AS x, fare - 1 AS y FROM trips"
     assert "JULIANDAY(closed) - JULIANDAY(opened) AS x" in next(
-        rewrite_for_dialect(sql, "sqlite", {"closed", "opened"})
+        query_hint_for_dialect(sql, "sqlite", {"closed", "opened"})
     )
-    assert find_date_difference("SELECT closed - opened FROM trips", {"closed", "opened"}) == "closed - opened"
-    assert find_date_difference("SELECT fare - 1, closed FROM trips", {"closed", "opened"}) == ""
-    assert find_date_difference("SELECT julianday(closed) - julianday(opened) FROM t", {"closed", "opened"}) == ""
+    assert query_hint_date_difference("SELECT closed - opened FROM trips", {"closed", "opened"}) == "closed - opened"
+    assert query_hint_date_difference("SELECT fare - 1, closed FROM trips", {"closed", "opened"}) == ""
+    assert query_hint_date_difference("SELECT julianday(closed) - julianday(opened) FROM t", {"closed", "opened"}) == ""

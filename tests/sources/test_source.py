@@ -95,7 +95,9 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 def test_the_time_limit_of_a_query_holds_while_its_files_are_read(app: App, big_csv: Path) -> None:
     told: list[float] = []
-    with pytest.raises(LimitExceeded, match=r"Reading `big.csv` for this query exceeded its limit of 0.5 s") as caught:
+    with pytest.raises(
+        LimitExceeded, match=r"Reading `big.csv` for this query exceeded its time limit of 0.5 s"
+    ) as caught:
         app.sql(str(big_csv), "SELECT count(*) FROM big", limits=Limits(timeout_s=0.5), on_progress=told.append)
     assert caught.value.details == {"limit": "timeout_s", "value": 0.5}
     assert all(share < 1 for share in told)

@@ -40,7 +40,7 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.store import base
-from etude.store.base import RunRow, Store, split_search_words
+from etude.store.base import RunRow, Store, split_store_search_words
 
 Open = Callable[[], Store]
 Start = Callable[[str], "subprocess.Popen[str]"]
@@ -280,8 +280,10 @@ def test_words_are_found_alike_among_the_newest_runs_and_by_the_index(
 ) -> None:
     source = new_id("source")
     made = [(queue(store, " ".join(words), source=source), words) for words in texts]
-    (word,) = split_search_words(asked)
-    wanted = [i for i, words in reversed(made) if any(w.startswith(word) for w in split_search_words(" ".join(words)))]
+    (word,) = split_store_search_words(asked)
+    wanted = [
+        i for i, words in reversed(made) if any(w.startswith(word) for w in split_store_search_words(" ".join(words)))
+    ]
     for looked_at in (1, 3, 2000):
         monkeypatch.setattr("etude.store.base.LOOKED_AT", looked_at)
         found, cursor = [], None

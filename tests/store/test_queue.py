@@ -28,11 +28,11 @@ from hypothesis.stateful import (
 from tests.store.conftest import open_at
 
 from etude.errors import Conflict, NotFound
-from etude.store.action import Claim, Finish, NewAction, NewEvent, StepRecord, action_backoff
+from etude.store.action import ActionClaim, Finish, NewAction, NewEvent, StepRecord, action_backoff
 from etude.store.agents import AgentStore
 from etude.store.base import Rows, Store
 from etude.store.queue import LOST, Queue
-from etude.store.queue_sqlite import SqliteDialect
+from etude.store.queue_sqlite import SqliteQueueDialect
 from etude.store.sqlite import SqliteStore
 
 TABLES = ("agents", "actions", "agent_steps", "control", "hub_events")
@@ -346,7 +346,7 @@ def test_a_worker_that_seemed_dead_keeps_what_it_claimed_again(
     queue.enqueue(NewAction("a", id="1"))
     other, read = Queue(open_store()), queue.read
     (lost,) = other.turn(claim=1).claimed
-    claimed: list[Claim] = []
+    claimed: list[ActionClaim] = []
 
     def read_and_come_back(template: str, *values: object) -> Rows:
         rows = read(template, *values)
@@ -380,7 +380,7 @@ time.sleep(60)
     assert queue.turn(claim=1).claimed == []
     other.kill()
     other.wait()
-    taken: list[Claim] = []
+    taken: list[ActionClaim] = []
     while not taken:  # the server takes a while to notice that a connection has ended
         queue.sweep()
         taken = queue.turn(claim=1).claimed
@@ -453,7 +453,7 @@ def test_every_one_of_many_notifications_arrives(tmp_path: Path) -> None:
             received.append((kind, agent))
 
     with SqliteStore(str(tmp_path / "etude.db")) as store:
-        dialect = SqliteDialect(store)
+        dialect = SqliteQueueDialect(store)
         thread = threading.Thread(target=dialect.listen, args=("me", listener, lambda: len(received) >= 500))
         thread.start()
         assert listening.wait(90)
@@ -727,7 +727,7 @@ class Holder:
 
     store: Store
     queue: Queue = field(init=False)
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[ActionClaim] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.queue = Queue(self.store)
@@ -797,7 +797,7 @@ class Life(RuleBasedStateMachine):
         for claim in claimed:
             self.take(worker, claim)
 
-    def take(self, worker: int, claim: Claim) -> None:
+    def take(self, worker: int, claim: ActionClaim) -> None:
         model = self.actions[claim.id]
         model.state, model.attempts = "running", model.attempts + 1
         assert claim.attempts == model.attempts

@@ -34,7 +34,7 @@ from etude.events import (
     RunStarted,
     StepFinished,
     StepStarted,
-    apply_entry,
+    apply_event_entry,
     summarise_run,
 )
 from etude.ids import new_id
@@ -222,7 +222,7 @@ class Appends(RuleBasedStateMachine):
         else:
             assert possible
             for entry in self.store.entries(run_id, after=expect):
-                run = apply_entry(run, entry)
+                run = apply_event_entry(run, entry)
             assert run
             self.model[run_id] = run
             assert run.seq == expect + len(events)
@@ -233,7 +233,7 @@ class Appends(RuleBasedStateMachine):
         try:
             for event in events:
                 assert run and at
-                run = apply_entry(run, Entry(run_id=run_id, seq=run.seq + 1, at=at, event=event))
+                run = apply_event_entry(run, Entry(run_id=run_id, seq=run.seq + 1, at=at, event=event))
         except Conflict:
             return False
         return True

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 
 from etude.entities import Column, ForeignKey, ResultInfo, Table
-from etude.result import Result, describe_columns
+from etude.result import Result, describe_result_columns
 from etude.runtime.number_check.check import Evidence, check_numbers
 from etude.sessions.base import Cell, Display
 from etude.tools.result_text import (
     CHARS,
     ROWS,
+    cell_result_text_for_model,
     cut_result_text,
-    show_cell_to_model,
-    show_result_to_model,
-    show_table_to_model,
+    result_text_for_model,
+    table_result_text_for_model,
 )
 
 
@@ -29,18 +29,18 @@ class Marks:
 
 
 def make_result(table: pa.Table) -> Result:
-    info = ResultInfo(columns=describe_columns(table.schema, []), row_count=table.num_rows)
+    info = ResultInfo(columns=describe_result_columns(table.schema, []), row_count=table.num_rows)
     return Result(info, table.to_batches())
 
 
 def test_a_result_is_its_shape_and_its_rows_all_marked_as_data():
-    shown = show_result_to_model(make_result(pa.table({"name": ["a", None], "n": [1, 2]})), Marks())
+    shown = result_text_for_model(make_result(pa.table({"name": ["a", None], "n": [1, 2]})), Marks())
     assert shown == "2 rows\n«name, n int64\na,1\nnull,2»"
 
 
 def test_text_that_could_be_something_else_is_quoted():
     table = pa.table({"x": ["", "null", 'a "b"', "a, b", " a", None], "y": [[1], [], None, [2, 3], [4], [5]]})
-    shown = show_result_to_model(make_result(table), Marks())
+    shown = result_text_for_model(make_result(table), Marks())
     assert shown.splitlines()[2:] == [
         '"","[1]"',
         '"null","[]"',
@@ -52,24 +52,24 @@ def test_text_that_could_be_something_else_is_quoted():
 
 
 def test_a_long_result_is_cut_and_says_how_much_there_is():
-    shown = show_result_to_model(make_result(pa.table({"n": list(range(1000))})), Marks())
+    shown = result_text_for_model(make_result(pa.table({"n": list(range(1000))})), Marks())
     assert f"1,000 rows, the first {ROWS} shown" in shown and "\n49»" in shown and "\n50" not in shown
 
 
 def test_a_wide_result_is_cut_by_its_size_and_a_long_value_by_its_own():
-    shown = show_result_to_model(make_result(pa.table({f"c{n}": ["x" * 500] * 40 for n in range(10)})), Marks())
+    shown = result_text_for_model(make_result(pa.table({f"c{n}": ["x" * 500] * 40 for n in range(10)})), Marks())
     assert len(shown) < CHARS + 1000 and "x" * 201 not in shown and "the first 2 shown" in shown
 
 
 def test_a_long_value_is_cut_with_a_sign_outside_its_quotes():
-    shown = show_result_to_model(make_result(pa.table({"x": ["y" * 250]})), Marks())
+    shown = result_text_for_model(make_result(pa.table({"x": ["y" * 250]})), Marks())
     assert shown.splitlines()[-1] == f'"{"y" * 200}"…[250 characters]»'
 
 
 def test_long_fractions_are_rounded_and_the_result_says_so():
     values = [4.099999957614475, 0.1, 1234567890123.5678, 1.2345678901234e-8, float("nan"), 2 / 3]
     table = pa.table({"x": values, "d": [Decimal("5.0783333333333333"), *[Decimal("0.5000000000000000")] * 5]})
-    shown = show_result_to_model(make_result(table), Marks())
+    shown = result_text_for_model(make_result(table), Marks())
     assert shown.startswith("6 rows; shown rounded to 10 digits\n")
     assert [line.split(",")[0] for line in shown.splitlines()[2:]] == [
         "4.099999958",
@@ -80,20 +80,20 @@ def test_long_fractions_are_rounded_and_the_result_says_so():
         "0.6666666667",
     ]
     assert shown.splitlines()[2].endswith(",5.078333333")
-    assert "rounded" not in show_result_to_model(make_result(pa.table({"x": [0.1, 2.25]})), Marks())
+    assert "rounded" not in result_text_for_model(make_result(pa.table({"x": [0.1, 2.25]})), Marks())
 
 
 @pytest.mark.parametrize("value", [4.099999957614475, 2 / 3, 1234567.8912345678, 0.000123456789123456])
 def test_a_number_copied_from_a_result_is_verified(value: float):
-    shown = show_result_to_model(make_result(pa.table({"x": [value]})), Marks()).splitlines()[-1].rstrip("»")
+    shown = result_text_for_model(make_result(pa.table({"x": [value]})), Marks()).splitlines()[-1].rstrip("»")
     verdict = check_numbers(f"The x is {shown}.", [Evidence("r1", ("x",), [(value,)])], question="How much is x?")
     assert [m.verified for m in verdict.mentions] == [True]
 
 
 def test_a_cell_shows_what_it_printed_and_its_value():
     cell = Cell(1, "", "ok", stdout="hello\n", text="42", display=(Display("image/png", b""),))
-    assert show_cell_to_model(cell, Marks()) == "printed:\n«hello\n»\nvalue:\n«42»\ndisplayed:\n«image/png»"
-    assert "nothing was printed" in show_cell_to_model(Cell(1, "", "ok"), Marks())
+    assert cell_result_text_for_model(cell, Marks()) == "printed:\n«hello\n»\nvalue:\n«42»\ndisplayed:\n«image/png»"
+    assert "nothing was printed" in cell_result_text_for_model(Cell(1, "", "ok"), Marks())
 
 
 def test_a_cut_keeps_both_ends():
@@ -111,4 +111,4 @@ def test_a_table_shows_its_keys_and_comments():
         row_count=1200,
     )
     lines = ["lines (1,200 rows)", " id key", " order_id -> orders.id -- the order"]
-    assert show_table_to_model(table).splitlines() == lines
+    assert table_result_text_for_model(table).splitlines() == lines

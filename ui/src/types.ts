@@ -108,7 +108,7 @@ export interface ShownResult {
 
 export interface Guidance {
   text: string;
-  by: "user" | "gate" | "budget";
+  by: "user" | "check" | "budget";
   interrupts: boolean;
   after: number;
 }

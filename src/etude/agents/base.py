@@ -18,8 +18,8 @@ from etude.entities import Entity
 from etude.errors import Cancelled, Invalid
 
 if TYPE_CHECKING:
-    from etude.agents.app import AgentApp
-    from etude.agents.session import AgentSession
+    from etude.agents.agent_app import AgentApp
+    from etude.agents.agent_session import AgentSession
 
 C = TypeVar("C", bound=Entity)
 ItemKind = Literal["start", "tick", "message", "guidance"]
@@ -67,7 +67,7 @@ class StepResult:
     cost_usd: float = 0.0
 
 
-def check_step(step: Any) -> StepResult:
+def check_agent_step(step: Any) -> StepResult:
     """Return the result of a step, or raise `Invalid` if it cannot be recorded."""
     if not isinstance(step, StepResult):
         raise Invalid(f"The step returned a `{type(step).__name__}`.", hint="Return a `StepResult`.")

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
 from etude.agents.base import IDLE, NOW, InboxItem, Kind, Next, StepContext, StepResult
-from etude.agents.hub import EventFilter
+from etude.agents.hub import HubEventFilter
 from etude.entities import Entity
 from etude.errors import Cancelled, Unavailable
 from etude.store.action import LONGEST_BACKOFF_S, action_backoff
@@ -87,7 +87,7 @@ class _Batch:
         self._kind = kind
         self._ctx = ctx
         self._topics = Topics(Queue(ctx.app.store))
-        self._wanted = EventFilter(ctx.tenant, kind.config.topics, kind.config.agent)
+        self._wanted = HubEventFilter(ctx.tenant, kind.config.topics, kind.config.agent)
         self._at = int(state["at"]) if "at" in state else self._topics.bounds(ctx.tenant, ctx.agent_id)[0]
         self.held = {agent: HeldAgent(**held) for agent, held in state.get("held", {}).items()}
         """The held agents by id; events of no agent are held under an empty id."""

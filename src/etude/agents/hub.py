@@ -119,10 +119,10 @@ class Hub:
         agent: str | None = None,
         tenant: str | None = None,
         after: int | None = None,
-    ) -> Subscription:
+    ) -> HubSubscription:
         """Subscribe to events whose topic matches a pattern, such as `agent.*`, after an id or from now on."""
         owner = self._queue.tenant if tenant is None else tenant
-        return Subscription(self, EventFilter(owner, tuple(topics), agent), self._at if after is None else after)
+        return HubSubscription(self, HubEventFilter(owner, tuple(topics), agent), self._at if after is None else after)
 
     def on_events(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback`, from another thread, whenever events arrive; return a function that unsubscribes."""
@@ -153,7 +153,7 @@ class Hub:
 
 
 @dataclass(frozen=True)
-class EventFilter:
+class HubEventFilter:
     """The events that a subscriber wants."""
 
     tenant: str
@@ -169,10 +169,10 @@ class EventFilter:
         )
 
 
-class Subscription:
+class HubSubscription:
     """A position in the stream of events. To continue later, pass `at`, the last id read, as `after`."""
 
-    def __init__(self, hub: Hub, wanted: EventFilter, after: int) -> None:
+    def __init__(self, hub: Hub, wanted: HubEventFilter, after: int) -> None:
         self._hub = hub
         self._wanted = wanted
         self.at = after
@@ -199,7 +199,7 @@ class Subscription:
             yield from self.read(timeout=1.0)
 
 
-class Waker:
+class HubWaker:
     """Wakes the agents of all tenants that listen to events."""
 
     def __init__(self, agent_store: AgentStore) -> None:
@@ -227,7 +227,7 @@ class Waker:
             # Query again: an agent created since the first query may have missed the events read since.
             for agent in self._agent_store.listening():
                 # A queued step reads all events.
-                if not agent.step_queued and any(event_wakes(agent, event) for event in events):
+                if not agent.step_queued and any(hub_event_wakes(agent, event) for event in events):
                     self._send(agent, f"deliver:{agent.id}:{at}")
             # Only now: if the store fails before this, the agents are woken again.
             self._at = at
@@ -237,15 +237,15 @@ class Waker:
             self._agent_store.of(agent.tenant).message(agent.id, None, id=name)
 
 
-def event_wakes(agent: ListeningAgent, event: HubEvent) -> bool:
+def hub_event_wakes(agent: ListeningAgent, event: HubEvent) -> bool:
     """Return True if an event wakes an agent.
 
     An agent that waits to retry keeps `held` and `down` in its state: the agents whose events do not wake it, and
     whether none does. Its scheduled retry reads those events.
     """
-    if EventFilter(agent.tenant, RESUMING, agent.id).matches(event):
+    if HubEventFilter(agent.tenant, RESUMING, agent.id).matches(event):
         return True
     if agent.state.get("down") or (event.agent or "") in agent.state.get("held", ()):
         return False
     topics = tuple(agent.config.get("topics", ("*",)))
-    return EventFilter(agent.tenant, topics, agent.config.get("agent")).matches(event)
+    return HubEventFilter(agent.tenant, topics, agent.config.get("agent")).matches(event)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from etude.cancellation import Cancellation
-from etude.store.action import Claim
+from etude.store.action import ActionClaim
 
 LONG_STEP_S = 0.5
 Reason = Literal["interrupt", "pause", "destroy", "lost", "stop"]
@@ -17,7 +17,7 @@ Reason = Literal["interrupt", "pause", "destroy", "lost", "stop"]
 class RunningStep:
     """A step that this worker has claimed."""
 
-    claim: Claim
+    claim: ActionClaim
     cancel: Cancellation = field(default_factory=Cancellation)
     started_at: float = field(default_factory=time.monotonic)
     accepts_control: bool = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from etude.settings import load_settings
 
 if TYPE_CHECKING:
-    from etude.agents.app import AgentApp
+    from etude.agents.agent_app import AgentApp
 
 CHANGEABLE = ("sources", "limits", "session", "model", "models", "budget", "catalog", "search", "agents")
 """The settings that take effect when they change. The others, such as the store, need a restart."""

@@ -9,20 +9,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from etude.agents.base import InboxItem, Kind, StepContext, StepResult, check_step
-from etude.agents.control import load_agent_kind, parse_agent_config
+from etude.agents.agent_kinds import load_agent_kind, parse_agent_config
+from etude.agents.agent_session import AgentSession
+from etude.agents.base import InboxItem, Kind, StepContext, StepResult, check_agent_step
 from etude.agents.running_step import RunningStep
-from etude.agents.session import AgentSession
 from etude.agents.settings_reload import SettingsReload
-from etude.errors import EtudeError, Invalid, LimitExceeded, Unavailable, is_outage, problem
-from etude.store.action import OUTAGE_ATTEMPTS, Claim, End, Finish, NewEvent, StepRecord, action_backoff
+from etude.errors import EtudeError, Invalid, LimitExceeded, Unavailable, is_outage_error, problem
+from etude.store.action import OUTAGE_ATTEMPTS, ActionClaim, End, Finish, NewEvent, StepRecord, action_backoff
 from etude.store.agents import AgentStore
 from etude.store.identity import Identity, Spent
-from etude.store.queue_dialect import json_for_database
+from etude.store.queue_dialect import json_for_queue
 from etude.store.topics import check_topic_event
 
 if TYPE_CHECKING:
-    from etude.agents.app import AgentApp
+    from etude.agents.agent_app import AgentApp
 
 log = logging.getLogger("etude.agents")
 
@@ -65,7 +65,7 @@ class StepRunner:
                 self._identity.check_budget(self._identity.key(claim.key_id), self.app.settings.server)
             kind = self._kind(claim.agent_kind)
             agent = kind(parse_agent_config(claim.agent_kind, kind, claim.config))
-            step = check_step(agent.step(context, json.loads(claim.state), inbox))
+            step = check_agent_step(agent.step(context, json.loads(claim.state), inbox))
             # Some kinds report their usage themselves; for the others the context has counted it.
             context.tokens, context.cost_usd = context.tokens or step.tokens, context.cost_usd or step.cost_usd
             return self._finish(running, context, step, input_json, time.monotonic() - started)
@@ -79,7 +79,7 @@ class StepRunner:
                 input_json,
                 "error",
                 seconds,
-                output=None if partial is None else json_for_database(partial),
+                output=None if partial is None else json_for_queue(partial),
                 error=describe_step_error(error),
                 tokens=context.tokens,
                 cost_usd=context.cost_usd,
@@ -103,7 +103,7 @@ class StepRunner:
             with suppress(EtudeError):
                 self.app.session_pool.drop(thread_id)
 
-    def _charge(self, claim: Claim, context: StepContext, seconds: float) -> None:
+    def _charge(self, claim: ActionClaim, context: StepContext, seconds: float) -> None:
         if claim.key_id is not None:
             used = Spent(tokens=context.tokens, cost_usd=context.cost_usd, seconds=seconds)
             self._identity.spend(claim.key_id, used)
@@ -192,7 +192,7 @@ class StepRunner:
             facts["output"] = step.output
         events = [NewEvent(topic, check_topic_event(topic, body, MAX_OUTPUT)) for topic, body in step.events]
         if not self._is_quiet(claim.agent_kind):
-            events.insert(0, NewEvent("agent.step", json_for_database(facts)))
+            events.insert(0, NewEvent("agent.step", json_for_queue(facts)))
         end: End = "done"
         applied = [*running.delivered, *running.acknowledged]
         if step.interrupted:
@@ -215,9 +215,9 @@ class StepRunner:
         An outage ends by itself, so it is retried for minutes, unless the action may run only once.
         """
         claim, text = running.claim, describe_step_error(error)
-        facts = json_for_database({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
+        facts = json_for_queue({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
         events = () if self._is_quiet(claim.agent_kind) else (NewEvent("agent.step", facts),)
-        outage = is_outage(error) and claim.max_attempts > 1
+        outage = is_outage_error(error) and claim.max_attempts > 1
         if claim.attempts >= (max(OUTAGE_ATTEMPTS, claim.max_attempts) if outage else claim.max_attempts):
             applied = (*running.delivered, *running.acknowledged)
             return Finish(claim, "failed", error=text, step=record, events=events, applied=applied)
@@ -231,7 +231,7 @@ class StepRunner:
 
 def _encode(what: str, value: Any, largest: int) -> str:
     try:
-        text = json_for_database(value)
+        text = json_for_queue(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"The {what} of the step cannot be written as JSON: {error}.") from None
     if len(text) > largest:

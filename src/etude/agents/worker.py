@@ -23,7 +23,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Self
 
 from etude.agents.base import Kind
-from etude.agents.hub import BATCH_S, Waker
+from etude.agents.hub import BATCH_S, HubWaker
 from etude.agents.running_step import RunningStep
 from etude.agents.step_runner import StepRunner, describe_step_error
 from etude.errors import EtudeError, Unavailable
@@ -34,7 +34,7 @@ from etude.store.identity import Identity
 from etude.store.queue import LEASE_S, Queue
 
 if TYPE_CHECKING:
-    from etude.agents.app import AgentApp
+    from etude.agents.agent_app import AgentApp
 
 log = logging.getLogger("etude.agents")
 
@@ -97,7 +97,7 @@ class Worker:
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._unlisten: Callable[[], None] | None = None
-        self._waker = Waker(self.agent_store)
+        self._waker = HubWaker(self.agent_store)
         self._new_events = threading.Event()
         self._new_control = threading.Event()
 

@@ -11,16 +11,16 @@ import itertools
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from etude.api.streams import HEARTBEAT_S
-from etude.cell_text import cell_to_json, without_midnight
+from etude.api.event_streams import HEARTBEAT_S
+from etude.cell_text import cell_to_json, cells_without_midnight
 from etude.entities import STOPPED, Artifact, ResultInfo, Run
 from etude.errors import Cancelled, Conflict, from_problem
 from etude.events import Event, Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, TextDelta
 from etude.runs import CODE
-from etude.runtime.answer import chosen_results, describe_code_answer
+from etude.runtime.answer import chosen_answer_results, describe_code_answer
 
 if TYPE_CHECKING:
-    from etude.api.call import ApiCall
+    from etude.api.api_call import ApiCall
 
 PARAGRAPH = "\n\n"
 TABLE_ROWS = 20
@@ -50,7 +50,7 @@ class AnswerText:
                     self._end_paragraph()
                 self._turn = text if restart else self._turn + text
                 return self._unsent(self._turn)
-            case Guided(by="gate") if self._sent:
+            case Guided(by="check") if self._sent:
                 self._separator = CORRECTION
         return ""
 
@@ -98,7 +98,7 @@ async def stream_answer_text(call: ApiCall, run_id: str) -> AsyncGenerator[str |
             if any(isinstance(entry.event, _STOPS) for entry in entries):
                 break
     run = await with_answer_text(call, require_answer_text(await call.access_store(store.run, run_id)))
-    if words := text.finish(run) + await call.run_in_thread(shown_tables_as_text, call, run):
+    if words := text.finish(run) + await call.run_in_thread(answer_tables_as_text, call, run):
         yield words
     yield run
 
@@ -111,19 +111,19 @@ async def with_answer_text(call: ApiCall, run: Run) -> Run:
     return run.model_copy(update={"answer": text})
 
 
-def shown_tables_as_text(call: ApiCall, run: Run) -> str:
+def answer_tables_as_text(call: ApiCall, run: Run) -> str:
     """Return the results that an answer shows as Markdown tables, in order.
 
     A single value is left out if the model did not choose it: the text says it.
     """
     parts = []
-    chosen = bool(chosen_results(run))
+    chosen = bool(chosen_answer_results(run))
     for info, artifact in _shown_results(run):
         result = call.app.read_result(info, artifact, run.id)
         if not chosen and result.row_count <= 1 and len(result.columns) == 1:
             continue
         rows = list(itertools.islice(result.iter_rows(shown=True), TABLE_ROWS))
-        cells = zip(*([_cell(v) for v in without_midnight(column)] for column in zip(*rows)))
+        cells = zip(*([_cell(v) for v in cells_without_midnight(column)] for column in zip(*rows)))
         lines = [[_cell(c.name) for c in result.columns], ["---"] * len(result.columns), *cells]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         if result.row_count > len(rows):

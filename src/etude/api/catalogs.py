@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from etude.api.call import AnalystCall, ReaderCall
+from etude.api.api_call import AnalystCall, ReaderCall
 from etude.api.runs import make_run_state
 from etude.api.schemas import Listing, RunState
 from etude.catalog.drift.change import Change
 from etude.catalog.drift.compare import compare
 from etude.catalog.model import SourceProfile, from_json
 from etude.catalog.storage.annotations import Annotations, sign_annotations
-from etude.catalog.storage.catalog_store import CATALOG, CatalogStore, StoredCatalog, with_acknowledgements
+from etude.catalog.storage.catalog_store import CATALOG, CatalogStore, StoredCatalog, with_stored_acknowledgements
 from etude.entities import Entity
 from etude.errors import NotFound
 
 if TYPE_CHECKING:
-    from etude.api.call import ApiCall
+    from etude.api.api_call import ApiCall
 
 PREFIX = r"^([A-Za-z0-9][A-Za-z0-9._=-]*(/[A-Za-z0-9._=-]+)*)?$"
 Prefix = Annotated[str, Query(max_length=500, pattern=PREFIX, description="The prefix that the catalog was made with.")]
@@ -125,7 +125,7 @@ async def list_catalogs(
 
 
 @router.post("/catalogs/{dataset}/acknowledgements", response_model=Listing[CatalogChange])
-async def acknowledge_changes(
+async def acknowledge_catalog_changes(
     call: AnalystCall, dataset: str, body: AcknowledgeRequest, prefix: Prefix = ""
 ) -> Listing[CatalogChange]:
     """Mark changes of the latest catalog as known, until their state recovers."""
@@ -145,7 +145,7 @@ async def show_catalog(call: ReaderCall, dataset: str, catalog: str, prefix: Pre
     def read() -> CatalogDetail:
         store, stored = _stored(call, dataset, catalog, prefix)
         followed = store.changes_of(stored)
-        changes = with_acknowledgements(followed.changes, store.acknowledgements()) if followed else ()
+        changes = with_stored_acknowledgements(followed.changes, store.acknowledgements()) if followed else ()
         about = _summary(call.dataset(dataset), stored)
         return CatalogDetail(**dict(about), changes=[_named(c) for c in changes])
 
@@ -210,13 +210,13 @@ def _named(change: Change) -> CatalogChange:
 
 
 @router.get("/datasets/{dataset}/annotations", response_model=Annotations)
-async def show_annotations(call: ReaderCall, dataset: str) -> Annotations:
+async def show_catalog_annotations(call: ReaderCall, dataset: str) -> Annotations:
     """Return the annotations of the tables and columns of a dataset."""
     return Annotations.model_validate(await call.run_in_thread(lambda: call.app.annotations(call.dataset(dataset))))
 
 
 @router.patch("/datasets/{dataset}/annotations", response_model=Annotations)
-async def add_annotations(call: AnalystCall, dataset: str, body: Annotations) -> Annotations:
+async def add_catalog_annotations(call: AnalystCall, dataset: str, body: Annotations) -> Annotations:
     """Add descriptions, owners and tags of tables and columns; the others stay unchanged.
 
     Each description keeps its author: the name of the key. The catalog shows it, and models and rules read it.

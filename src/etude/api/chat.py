@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import ValidationError
 
-from etude.api.call import AnalystCall, ReaderCall
+from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.event_streams import DOCUMENTED, HEARTBEAT_S, EventStream, LastEventId, format_server_sent_event
 from etude.api.runs import start_requested_run
 from etude.api.schemas import AskedBudget, ChatMessage, RunRequest
-from etude.api.streams import DOCUMENTED, HEARTBEAT_S, EventStream, LastEventId, format_server_sent_event
 from etude.entities import ENDED, AnswerBody, Run
 from etude.errors import EtudeError, Invalid
 from etude.events import (
@@ -33,11 +33,11 @@ from etude.events import (
     TextDelta,
 )
 from etude.runtime.answer import answer_to_body
-from etude.runtime.tool_context import without_quotes
+from etude.runtime.tool_context import tool_text_without_quotes
 from etude.validation import explain_validation
 
 if TYPE_CHECKING:
-    from etude.api.call import ApiCall
+    from etude.api.api_call import ApiCall
 
 SHOWN_ROWS = 100
 """Result rows in an answer; the run keeps all of them."""
@@ -50,9 +50,9 @@ router = APIRouter(tags=["chat"])
 @router.post("/chat", response_model=AnswerBody)
 async def chat(call: AnalystCall, body: ChatMessage) -> AnswerBody:
     """Send a message in a thread and wait for the answer."""
-    run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model, fresh=body.fresh)
-    with cancel_if_client_leaves(call, run_id, body.cancel_on_disconnect):
-        run = await wait_for_answer(call, run_id)
+    run_id = await begin_chat_answer(call, body.dataset, body.message, body.thread_id, body.model, fresh=body.fresh)
+    with cancel_chat_if_client_leaves(call, run_id, body.cancel_on_disconnect):
+        run = await wait_for_chat_answer(call, run_id)
     return await call.run_in_thread(make_chat_answer, call, run)
 
 
@@ -62,8 +62,8 @@ async def chat_stream(call: AnalystCall, body: ChatMessage) -> Response:
 
     If the stream breaks, resume it at `/chat/stream/{run_id}`.
     """
-    run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model, fresh=body.fresh)
-    left = cancel_on_leave(call, run_id) if body.cancel_on_disconnect else None
+    run_id = await begin_chat_answer(call, body.dataset, body.message, body.thread_id, body.model, fresh=body.fresh)
+    left = cancel_chat_on_leave(call, run_id) if body.cancel_on_disconnect else None
     return EventStream(call, send_chat(call, run_id, 0, 0), left)
 
 
@@ -82,7 +82,7 @@ async def chat_again(
     return EventStream(call, send_chat(call, run_id, seq, skip))
 
 
-async def begin_answer(
+async def begin_chat_answer(
     call: ApiCall,
     dataset: str | None,
     text: str,
@@ -101,14 +101,14 @@ async def begin_answer(
     return await start_requested_run(call, asked)
 
 
-async def wait_for_answer(call: ApiCall, run_id: str, beyond: int = 0) -> Run:
+async def wait_for_chat_answer(call: ApiCall, run_id: str, beyond: int = 0) -> Run:
     """Wait until the run has stopped, a little longer than its time budget allows, and return it."""
     longest = call.app.settings.budget.wall_s + WAIT_S
     return await call.server.run_watcher.wait_until_stopped(call.app.store, run_id, call.access_store, longest, beyond)
 
 
 @contextlib.contextmanager
-def cancel_if_client_leaves(call: ApiCall, run_id: str, wanted: bool) -> Iterator[None]:
+def cancel_chat_if_client_leaves(call: ApiCall, run_id: str, wanted: bool) -> Iterator[None]:
     """If `wanted`, cancel the run if the client disconnects while the block runs."""
     if not wanted:
         yield
@@ -126,7 +126,7 @@ def cancel_if_client_leaves(call: ApiCall, run_id: str, wanted: bool) -> Iterato
         watcher.cancel()
 
 
-def cancel_on_leave(call: ApiCall, run_id: str) -> Callable[[], None]:
+def cancel_chat_on_leave(call: ApiCall, run_id: str) -> Callable[[], None]:
     """Return a callback that cancels the run in a thread, because the task that calls it may be ending itself."""
 
     def cancel() -> None:
@@ -200,7 +200,7 @@ def to_chat_events(call: ApiCall, entry: Entry, tools: dict[str, str]) -> list[d
         case StepFinished() as step if step.step_id in tools:
             result = step.result.model_dump(mode="json") if step.result else None
             facts = {"type": "tool_result", "id": step.step_id, "name": tools[step.step_id], "outcome": step.outcome}
-            seen = without_quotes(step.shown) if step.shown is not None else None
+            seen = tool_text_without_quotes(step.shown) if step.shown is not None else None
             return [facts | {"text": seen, "result": result, "error": step.error}]
         case RunFinished():
             answer = make_chat_answer(call, call.app.store.run(entry.run_id))

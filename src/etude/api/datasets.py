@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from etude.api.call import AnalystCall, ReaderCall, respond_with_etag
-from etude.api.result_formats import RowSelection, as_json
+from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.responses import respond_with_etag
+from etude.api.result_formats import ResultSelection, format_result_as_json
 from etude.api.runs import SAME, IfNoneMatch
 from etude.api.schemas import Dataset, Listing, QuestionList
-from etude.api.uploads import receive_upload
+from etude.api.upload_body import receive_upload_body
 from etude.catalog.model import SourceProfile
 from etude.entities import Catalog, RowPage, Table
 from etude.errors import Conflict, Invalid, NotFound
@@ -19,7 +20,7 @@ from etude.sources.source_url import NAME
 from etude.uploads import UploadReport
 
 if TYPE_CHECKING:
-    from etude.api.call import ApiCall
+    from etude.api.api_call import ApiCall
 
 _WHOLE = ("INT", "HUGEINT", "SERIAL")
 _PARTS = ("DECIMAL", "NUMERIC", "DOUBLE", "FLOAT", "REAL")
@@ -83,7 +84,7 @@ async def upload_dataset(
     or a folder of files as a zip archive.
     """
     with call.app.uploads.scratch() as folder:
-        received = await receive_upload(call, request, folder, name)
+        received = await receive_upload_body(call, request, folder, name)
         # Without a form, the name is that of the file: a dataset's name is made from it unless it is one.
         chosen = received.name or (name if name and NAME.fullmatch(name) else None)
         by = call.caller.key.name if call.caller.key else ""
@@ -123,7 +124,7 @@ async def dataset_profile(call: ReaderCall, dataset: str) -> Response:
 
 
 @router.get("/datasets/{dataset}/questions", response_model=QuestionList)
-async def suggested_questions(
+async def suggested_dataset_questions(
     call: ReaderCall, dataset: str, limit: Annotated[int, Query(ge=1, le=10)] = 3
 ) -> QuestionList:
     """Return questions about a dataset, made from its profile; each was tried, and the rules can answer it."""
@@ -145,7 +146,7 @@ def load_dataset_profile(call: ApiCall, dataset: str) -> bytes:
     "/rows/{dataset}/{table}/{key:path}",
     response_model=RowPage,
 )
-async def row_by_key(
+async def dataset_row_by_key(
     call: ReaderCall,
     dataset: str,
     table: str,
@@ -155,10 +156,12 @@ async def row_by_key(
     ] = [],  # noqa: B006
 ) -> Response:
     """Return the rows of a table that have this key; separate the parts of a composite key by commas."""
-    return Response(await call.run_in_thread(rows_by_key, call, dataset, table, key, by), media_type="application/json")
+    return Response(
+        await call.run_in_thread(dataset_rows_by_key, call, dataset, table, key, by), media_type="application/json"
+    )
 
 
-def rows_by_key(call: ApiCall, dataset: str, table: str, key: str, by: list[str]) -> bytes:
+def dataset_rows_by_key(call: ApiCall, dataset: str, table: str, key: str, by: list[str]) -> bytes:
     """Return the rows that have this key, as JSON."""
     name = call.dataset(dataset)
     found = call.app.catalog(name).table(table)
@@ -175,7 +178,7 @@ def rows_by_key(call: ApiCall, dataset: str, table: str, key: str, by: list[str]
     result = call.app.plan(name, {"from": found.name, "where": where}, limits=limits, record=False)
     if not result.row_count:
         raise NotFound(f"`{found.name}` has no row `{key[:200]}`.", hint="Check the key.")
-    return as_json(result, RowSelection(), None)
+    return format_result_as_json(result, ResultSelection(), None)
 
 
 def _value(table: Table, column: str, text: str) -> Any:

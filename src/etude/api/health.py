@@ -13,14 +13,15 @@ from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 
 from etude import __version__
-from etude.api.call import AdminCall, AnyCall, ReaderCall
+from etude.api.api_call import AdminCall, AnyCall, ReaderCall
 from etude.api.schemas import Gpu, Health, LocalModelStatus, PartStatus, Vram
 from etude.errors import EtudeError, Forbidden
 from etude.operations.status import Status, installation_status, status_measures
 from etude.store.base import MAIN
 
 if TYPE_CHECKING:
-    from etude.api.call import ApiCall, ServerState
+    from etude.api.api_call import ApiCall
+    from etude.api.server_state import ServerState
 
 OLLAMA = "http://localhost:11434"
 router = APIRouter(tags=["health"])
@@ -86,7 +87,7 @@ def render_metrics(server: ServerState) -> bytes:
 
 @router.get("/status", response_model=Status)
 async def status(call: AdminCall) -> Status:
-    """Return how the installation is: store, objects, disk, queue, workers, last errors, and what is wrong."""
+    """Return the health of the installation: store, objects, disk, queue, workers, last errors, and what is wrong."""
     if call.caller.tenant != MAIN:
         raise Forbidden("The status covers all tenants.", hint=f"Use an admin key of the tenant `{MAIN}`.")
     return await call.run_in_thread(installation_status, call.server.app, ask_servers=False)

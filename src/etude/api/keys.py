@@ -1,4 +1,4 @@
-"""Routes for keys, what they spent, the log-in of browsers, and the audit log."""
+"""Routes for keys, what they spent, and the audit log."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from etude.api.access import COOKIE, csrf_token
-from etude.api.call import AdminCall, AnyCall, ReaderCall, mark_response_secret
-from etude.api.schemas import KeyRequest, Listing, Login, LoginRequest, NewKey
-from etude.store.identity import LOGIN_S, ApiKey, AuditEntry, Spent
+from etude.api.api_call import AdminCall, ReaderCall
+from etude.api.responses import mark_response_secret
+from etude.api.schemas import KeyRequest, Listing, NewKey
+from etude.store.identity import ApiKey, AuditEntry, Spent
 
 router = APIRouter(tags=["keys"])
-sessions = APIRouter(tags=["keys"])
 
 
 @router.get("/keys", response_model=Listing[ApiKey])
@@ -48,7 +47,7 @@ async def revoke_key(call: AdminCall, key_id: str) -> Response:
 
 
 @router.get("/audit", response_model=Listing[AuditEntry])
-async def list_acts(
+async def list_key_acts(
     call: AdminCall, limit: Annotated[int, Query(ge=1, le=500)] = 50, cursor: str | None = None
 ) -> Listing[AuditEntry]:
     """List the audit log of the tenant, newest first."""
@@ -58,44 +57,6 @@ async def list_acts(
 
 
 @router.get("/spending", response_model=Spent)
-async def show_spending(call: ReaderCall) -> Spent:
+async def show_key_spending(call: ReaderCall) -> Spent:
     """Return what the caller's key has used today (UTC); without keys, what all callers have used."""
     return await call.access_store(call.server.identity.spent, call.caller.name)
-
-
-@sessions.get("/session", response_model=Login)
-async def show_session(call: AnyCall) -> Login:
-    """Return the caller's session; its role is null if there is none."""
-    caller = call.caller
-    return Login(
-        tenant=caller.tenant,
-        role=caller.role,
-        key=caller.key.name if caller.key else None,
-        csrf=csrf_token(caller.cookie) if caller.cookie else None,
-        keys=call.server.access_control.keys,
-    )
-
-
-@sessions.post("/session", response_model=Login)
-async def log_in(call: AnyCall, body: LoginRequest, request: Request, response: Response) -> Login:
-    """Open a browser session with a key; scripts cannot read its cookie."""
-    mark_response_secret(request.scope)
-    identity = call.server.identity
-    key = await call.access_store(identity.authenticate, body.key)
-    cookie = await call.access_store(identity.log_in, key)
-    secure = request.url.scheme == "https"
-    response.set_cookie(COOKIE, cookie, max_age=LOGIN_S, httponly=True, samesite="lax", secure=secure)
-    return Login(
-        tenant=key.tenant, role=key.role, key=key.name, csrf=csrf_token(cookie), keys=call.server.access_control.keys
-    )
-
-
-@sessions.delete("/session", status_code=204, response_class=Response)
-async def log_out(call: AnyCall) -> Response:
-    """End the session."""
-    response = Response(status_code=204)
-    if call.caller.cookie is not None:
-        await call.access_store(call.server.identity.log_out, call.caller.cookie)
-        call.server.access_control.forget()
-        response.delete_cookie(COOKIE)
-    return response

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from etude.api.call import AdminCall, ReaderCall
+from etude.api.api_call import AdminCall, ReaderCall
 from etude.api.schemas import (
     CurvePoint,
     DraftSummary,
@@ -17,16 +17,16 @@ from etude.api.schemas import (
     RefuseRequest,
     RevertRequest,
 )
-from etude.learning.edits.learner import revert_edit
-from etude.learning.evidence import wilson_interval
-from etude.learning.observer.findings import find_failures
+from etude.learning.edits.learner import revert_learned_edit
+from etude.learning.observer.findings import find_failure_findings
 from etude.learning.observer.operations import read_operations
-from etude.learning.playbooks.summary import PlaybookSummary, summarise_playbook
+from etude.learning.playbooks.playbook_summary import PlaybookSummary, summarise_playbook
+from etude.learning.statistical_tests import wilson_interval
 from etude.store.diagnoses import StoredDiagnoses
 from etude.store.edits import EditStatus, StoredEdits
 
 if TYPE_CHECKING:
-    from etude.learning.playbooks.library import DraftFile
+    from etude.learning.playbooks.playbook_library import LibraryDraft
     from etude.store.edits import StoredEdit, StoredSuiteRun
 
 FIELDS = frozenset({"rationale", "reason", "hunks", "score_before", "score_after", "wins", "losses", "log_e"})
@@ -60,7 +60,7 @@ async def take_edit_back(call: AdminCall, edit_id: str, body: RevertRequest | No
     """Take a merged edit back: the code before it is restored."""
     reason = (body or RevertRequest()).reason
     edits, home = StoredEdits(call.app.store), call.app.settings.home
-    return _edit(await call.run_in_thread(revert_edit, edits, home, edit_id, reason))
+    return _edit(await call.run_in_thread(revert_learned_edit, edits, home, edit_id, reason))
 
 
 def _edit(edit: StoredEdit) -> EditSummary:
@@ -114,7 +114,9 @@ def _point(run: StoredSuiteRun) -> CurvePoint:
 async def list_findings(call: ReaderCall) -> Listing[FindingSummary]:
     """List failures that happened several times, with a diagnosis and their evidence, the most frequent first."""
     store = call.app.store
-    found = await call.run_in_thread(lambda: find_failures(read_operations(store), StoredDiagnoses(store).all()))
+    found = await call.run_in_thread(
+        lambda: find_failure_findings(read_operations(store), StoredDiagnoses(store).all())
+    )
     return Listing(
         items=[
             FindingSummary(
@@ -153,7 +155,7 @@ async def refuse_draft(call: AdminCall, draft: str, body: RefuseRequest | None =
     return Response(status_code=204)
 
 
-def _draft(draft: DraftFile) -> DraftSummary:
+def _draft(draft: LibraryDraft) -> DraftSummary:
     return DraftSummary(
         name=draft.name,
         description=draft.description,

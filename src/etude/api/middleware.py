@@ -12,9 +12,11 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from typing import Any
 
-from etude.api.access import ANONYMOUS, SAFE, Caller
-from etude.api.call import ApiCall, ServerState
+from etude.api.access_control import SAFE
+from etude.api.api_call import ApiCall
+from etude.api.api_caller import ANONYMOUS, ApiCaller
 from etude.api.problems import HttpError, respond_with_problem
+from etude.api.server_state import ServerState
 from etude.errors import Conflict, EtudeError, Forbidden, Invalid, problem
 from etude.ids import new_id
 from etude.store.identity import StoredResponse
@@ -39,6 +41,8 @@ UPLOADS = frozenset({"/api/datasets", "/api/ingest/file"})
 """Paths whose POST takes a body that may be large: the route reads it while it arrives."""
 KEPT_BODY = 1 << 20
 """The largest response that is kept for a request with an Idempotency-Key."""
+TRANSIENT = frozenset({401, 408, 429, 499})
+"""Refusals that may end with another outcome if the request is repeated: they are not kept."""
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -80,14 +84,14 @@ class Middleware:
         if scope["type"] == "http":
             if scope["path"].partition("/")[2].partition("/")[0] in CLASSIC:
                 scope["path"] = f"/api{scope['path']}"
-            await Exchange(self._server, scope, receive, send).serve(self._inner)
+            await MiddlewareExchange(self._server, scope, receive, send).serve(self._inner)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
             await self._inner(scope, receive, send)
 
 
-class Exchange:
+class MiddlewareExchange:
     """One request and its response."""
 
     def __init__(self, server: ServerState, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,12 +102,14 @@ class Exchange:
         self._headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         given = self._headers.get("x-request-id", "")
         self._id = given if _REQUEST_ID.fullmatch(given) else new_id("request")
-        self._caller: Caller = ANONYMOUS
+        self._caller: ApiCaller = ANONYMOUS
         self._status = 0
         self._started = time.perf_counter()
         self._body: bytes | None = b""
         self._arriving = scope["method"] == "POST" and scope["path"] in UPLOADS
         self._client_gone = asyncio.Event()
+        self._claim: tuple[str, str] | None = None
+        """The owner and name of a claimed Idempotency-Key whose response is not stored yet."""
         self._captured: list[bytes] | None = None
         self._media = ""
         self._shed = False
@@ -192,17 +198,28 @@ class Exchange:
         if before is not None:
             await self._replay(before)
             return
-        self._captured = []
+        self._captured, self._claim = [], (owner, name)
         try:
             await inner(self._scope, self._receive_body, self._send_message)
         finally:
-            reply = None
-            if self._captured is not None and 0 < self._status < 500 and self._status not in (401, 408, 429, 499):
-                text = b"".join(self._captured).decode("utf-8")
-                reply = StoredResponse(status=self._status, media=self._media, body=text)
-                if self._scope["state"].get("secret"):
-                    reply = _without_secret(name)
-            await access_store(self._server.identity.keep, owner, name, reply)
+            if self._claim is not None:
+                self._claim = None
+                await access_store(self._server.identity.keep, owner, name, None)
+
+    async def _keep_response(self) -> None:
+        """Store the response to a claimed request before its end is sent: the client may repeat the request at once."""
+        if self._claim is None or self._captured is None or self._status >= 500 or self._status in TRANSIENT:
+            return
+        (owner, name), self._claim = self._claim, None
+        text = b"".join(self._captured).decode("utf-8")
+        reply = StoredResponse(status=self._status, media=self._media, body=text)
+        if self._scope["state"].get("secret"):
+            reply = _without_secret(name)
+        try:
+            await self._server.access_store(self._server.identity.keep, owner, name, reply)
+        except EtudeError:
+            # The work is done, so the client gets its response; a repeated request is told that this one still runs.
+            _log.exception("a response was not kept", extra=self._facts())
 
     async def _replay(self, reply: StoredResponse) -> None:
         body = reply.body.encode()
@@ -261,6 +278,8 @@ class Exchange:
             self._captured.append(message.get("body", b""))
             if sum(map(len, self._captured)) > KEPT_BODY:
                 self._captured = None
+            if not message.get("more_body"):
+                await self._keep_response()
         await self._send(message)
 
     async def _refuse(self, error: BaseException) -> None:

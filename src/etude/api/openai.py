@@ -16,22 +16,22 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from etude.api.answer_text import (
+    answer_tables_as_text,
     answer_text_with_origin,
     require_answer_text,
-    shown_tables_as_text,
     stream_answer_text,
     with_answer_text,
 )
-from etude.api.call import AnalystCall, ReaderCall
-from etude.api.chat import begin_answer, cancel_if_client_leaves, cancel_on_leave, wait_for_answer
+from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.chat import begin_chat_answer, cancel_chat_if_client_leaves, cancel_chat_on_leave, wait_for_chat_answer
+from etude.api.event_streams import SCHEMA, EventStream
 from etude.api.schemas import TEXT
-from etude.api.streams import SCHEMA, EventStream
 from etude.entities import Run
 from etude.errors import EtudeError, Invalid, NotFound, problem
 from etude.store.base import Role
 
 if TYPE_CHECKING:
-    from etude.api.call import ApiCall
+    from etude.api.api_call import ApiCall
     from etude.store.base import Store
 
 MODEL = "etude"
@@ -220,9 +220,9 @@ async def complete(call: AnalystCall, body: CompletionRequest) -> Any:
     """Continue a conversation."""
     run_id = await _begin(call, body.model, body.messages, None)
     if body.stream:
-        return EventStream(call, _stream_completion(call, body, run_id), cancel_on_leave(call, run_id))
+        return EventStream(call, _stream_completion(call, body, run_id), cancel_chat_on_leave(call, run_id))
     run = await _wait(call, run_id)
-    return to_completion(body.model, run, await call.run_in_thread(shown_tables_as_text, call, run))
+    return to_openai_completion(body.model, run, await call.run_in_thread(answer_tables_as_text, call, run))
 
 
 @router.post("/responses", response_model=ResponseObject, responses=_STREAMED)
@@ -236,9 +236,9 @@ async def respond(call: AnalystCall, body: ResponseRequest) -> Any:
         thread_id = (await call.access_store(call.app.store.run, body.previous_response_id)).thread_id
     run_id = await _begin(call, body.model, turns, thread_id)
     if body.stream:
-        return EventStream(call, _stream_response(call, body, run_id), cancel_on_leave(call, run_id))
+        return EventStream(call, _stream_response(call, body, run_id), cancel_chat_on_leave(call, run_id))
     run = await _wait(call, run_id)
-    return to_response(body, run, await call.run_in_thread(shown_tables_as_text, call, run))
+    return to_openai_response(body, run, await call.run_in_thread(answer_tables_as_text, call, run))
 
 
 async def _begin(call: ApiCall, model: str, turns: list[ChatTurn], thread_id: str | None) -> str:
@@ -253,7 +253,7 @@ async def _begin(call: ApiCall, model: str, turns: list[ChatTurn], thread_id: st
         thread_id = await call.run_in_thread(_recall, call, dataset or None, turns)
     elif thread_id is not None and instructions:
         await call.run_in_thread(_keep, call.app.store, thread_id, instructions)
-    return await begin_answer(call, dataset or None, asked, thread_id, None)
+    return await begin_chat_answer(call, dataset or None, asked, thread_id, None)
 
 
 def _recall(call: ApiCall, dataset: str | None, turns: list[ChatTurn]) -> str:
@@ -273,17 +273,17 @@ def _keep(store: Store, thread_id: str, turns: list[ChatTurn]) -> None:
 
 
 async def _wait(call: ApiCall, run_id: str) -> Run:
-    with cancel_if_client_leaves(call, run_id, True):
-        return await with_answer_text(call, require_answer_text(await wait_for_answer(call, run_id)))
+    with cancel_chat_if_client_leaves(call, run_id, True):
+        return await with_answer_text(call, require_answer_text(await wait_for_chat_answer(call, run_id)))
 
 
-def to_completion(model: str, run: Run, tables: str = "") -> Completion:
+def to_openai_completion(model: str, run: Run, tables: str = "") -> Completion:
     """Return the answer of a run as a chat completion; `tables` are the results that it shows, as text."""
     choice = CompletionChoice(message=CompletionMessage(content=_text(run) + tables), finish_reason=_finish(run))
     return Completion(id=run.id, created=int(time.time()), model=model, choices=[choice], usage=_usage(run))
 
 
-def to_response(body: ResponseRequest, run: Run, tables: str = "") -> ResponseObject:
+def to_openai_response(body: ResponseRequest, run: Run, tables: str = "") -> ResponseObject:
     """Return the answer of a run as a response object; `tables` are the results that it shows, as text."""
     used, finish = _usage(run), _finish(run)
     status: Literal["completed", "incomplete"] = "completed" if finish == "stop" else "incomplete"
@@ -379,8 +379,8 @@ async def _stream_response(call: ApiCall, body: ResponseRequest, run_id: str) ->
                     sent += piece
                     yield event("response.output_text.delta", delta=piece, logprobs=[], **position)
                 case Run():
-                    tables = await call.run_in_thread(shown_tables_as_text, call, piece)
-                    made, part = to_response(body, piece, tables), OutputText(text=sent).model_dump()
+                    tables = await call.run_in_thread(answer_tables_as_text, call, piece)
+                    made, part = to_openai_response(body, piece, tables), OutputText(text=sent).model_dump()
                     yield event("response.output_text.done", text=sent, logprobs=[], **position)
                     yield event("response.content_part.done", part=part, **position)
                     done = item | {"status": made.status, "content": [part]}

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from etude.api.call import AnyCall
+from etude.api.api_call import AnyCall
 from etude.errors import NotFound
 
 WEB = Path(__file__).parent.parent / "web"

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from etude.errors import EtudeError, Invalid, problem
-from etude.validation import explain_validation, find_field_error
+from etude.validation import explain_validation, find_field_validation_error
 
 MEDIA = "application/problem+json"
 _TITLES = {
@@ -101,7 +101,7 @@ def respond_with_problem(error: BaseException, request_id: str | None = None, pa
 
 def explain_invalid_request(error: RequestValidationError, route: object = None) -> EtudeError:
     """Return an error that says in one sentence what is wrong with a request, and where."""
-    if find_field_error(error).type == "json_invalid":
+    if find_field_validation_error(error).type == "json_invalid":
         return Invalid("The body is not valid JSON.", hint="Send JSON with the content type application/json.")
     body = getattr(getattr(getattr(route, "body_field", None), "field_info", None), "annotation", None)
     return explain_validation(

@@ -29,9 +29,9 @@ def serve_with_reload(arguments: Sequence[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     while not stopped.is_set():
-        seen = read_code_mtimes()
+        seen = read_reload_mtimes()
         with subprocess.Popen([sys.executable, "-m", "etude", "serve", *arguments], start_new_session=True) as server:
-            while not stopped.wait(POLL_S) and read_code_mtimes() == seen:
+            while not stopped.wait(POLL_S) and read_reload_mtimes() == seen:
                 if server.poll() not in (None, BROKEN):
                     sys.exit(server.returncode)
             _stop(server)
@@ -39,7 +39,7 @@ def serve_with_reload(arguments: Sequence[str]) -> None:
             sys.stderr.write("files changed; restarting ...\n")
 
 
-def read_code_mtimes() -> dict[Path, int]:
+def read_reload_mtimes() -> dict[Path, int]:
     """Return the modification time of each file of the package, and of the settings file."""
     return {path: when for path in _watched_files() if (when := _changed_at(path))}
 

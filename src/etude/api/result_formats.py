@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from etude.cell_text import csv_line, escape_formula
-from etude.column_text import csv_lines
+from etude.cell_text import cells_to_csv_line, escape_cell_formula
+from etude.column_text import columns_to_csv_lines
 from etude.errors import Invalid
-from etude.result import Result, empty_result_batches, iter_result_pieces, take_row_page
+from etude.result import Result, empty_result_batches, iter_result_pieces, take_result_page
 
 CSV = "text/csv"
 PARQUET = "application/vnd.apache.parquet"
@@ -30,7 +30,7 @@ _FILTER = re.compile(rf"(?P<column>.+):(?P<operator>{'|'.join(OPERATORS)})(?::(?
 
 
 @dataclass(frozen=True)
-class RowSelection:
+class ResultSelection:
     """Which rows of a result to return, and in which order."""
 
     sort: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class RowSelection:
         return not (self.sort or self.filter or self.offset) and self.limit is None
 
 
-def choose_media(accept: str) -> str | None:
+def choose_result_format(accept: str) -> str | None:
     """Return the media type that the Accept header prefers; None if it accepts no known one."""
     wanted: list[tuple[float, int, str]] = []
     for order, part in enumerate(accept.split(",") if accept.strip() else ["*/*"]):
@@ -66,7 +66,7 @@ def choose_media(accept: str) -> str | None:
 # Select rows.
 
 
-def select_rows(result: Result, view: RowSelection) -> Any:
+def select_result_rows(result: Result, view: ResultSelection) -> Any:
     """Return the positions of the rows that pass the filters, sorted. Reads only the columns that are named."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -156,15 +156,15 @@ def _matches(column: Any, operator: str, value: str, name: str) -> Any:
 # Read rows.
 
 
-def count_selected_rows(result: Result, positions: Any) -> int:
+def count_selected_result_rows(result: Result, positions: Any) -> int:
     """Return the number of selected rows on all pages."""
     return result.row_count if positions is None else len(positions)
 
 
-def read_selected_batches(result: Result, view: RowSelection, positions: Any) -> Iterator[Any]:
+def read_selected_result_batches(result: Result, view: ResultSelection, positions: Any) -> Iterator[Any]:
     """Yield the selected rows as Arrow batches; at least one batch, so that the columns are known."""
     start = view.offset
-    end = count_selected_rows(result, positions) if view.limit is None else start + view.limit
+    end = count_selected_result_rows(result, positions) if view.limit is None else start + view.limit
     if positions is None:
         yield from _slice(result, start, end)
     elif view.limit is None:
@@ -215,10 +215,10 @@ def _take_all(result: Result, wanted: Any) -> Iterator[Any]:
         yield from part.to_batches() or empty_result_batches(table.schema)
 
 
-def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
-    """Return a page of a result as JSON, in the shape of `RowPage`. It may end early, as `take_row_page` says."""
-    rows = take_row_page(result.info, read_selected_batches(result, view, positions), view.offset)
-    count, end = count_selected_rows(result, positions), view.offset + len(rows)
+def format_result_as_json(result: Result, view: ResultSelection, positions: Any) -> bytes:
+    """Return a page of a result as JSON, in the shape of `RowPage`. It may end early, as `take_result_page` says."""
+    rows = take_result_page(result.info, read_selected_result_batches(result, view, positions), view.offset)
+    count, end = count_selected_result_rows(result, positions), view.offset + len(rows)
     body = {
         "run_id": result.run_id,
         "columns": [{"name": c.name, "type": c.type} for c in result.columns],
@@ -233,24 +233,24 @@ def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:
+def format_result_as_csv(result: Result, view: ResultSelection, positions: Any) -> Iterator[bytes]:
     """Yield a result as CSV, piece by piece."""
     text = io.StringIO()
-    escape: Callable[[str], str] | None = escape_formula if view.escape_formulas else None
-    text.write(csv_line([c.name for c in result.columns], escape=escape) + "\r\n")
+    escape: Callable[[str], str] | None = escape_cell_formula if view.escape_formulas else None
+    text.write(cells_to_csv_line([c.name for c in result.columns], escape=escape) + "\r\n")
     kinds = [c.type for c in result.columns]
-    for piece, _ in iter_result_pieces(read_selected_batches(result, view, positions)):
-        text.writelines(f"{line}\r\n" for line in csv_lines(piece, kinds, escape=escape))
+    for piece, _ in iter_result_pieces(read_selected_result_batches(result, view, positions)):
+        text.writelines(f"{line}\r\n" for line in columns_to_csv_lines(piece, kinds, escape=escape))
         yield text.getvalue().encode("utf-8", "replace")
         text.seek(0)
         text.truncate()
 
 
-def as_arrow(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:
+def format_result_as_arrow(result: Result, view: ResultSelection, positions: Any) -> Iterator[bytes]:
     """Yield a result as an Arrow stream, piece by piece."""
     import pyarrow as pa
 
-    batches = read_selected_batches(result, view, positions)
+    batches = read_selected_result_batches(result, view, positions)
     first = next(batches)
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, first.schema) as writer:
@@ -262,13 +262,13 @@ def as_arrow(result: Result, view: RowSelection, positions: Any) -> Iterator[byt
     yield sink.getvalue()
 
 
-def as_parquet(result: Result, view: RowSelection, positions: Any) -> bytes:
+def format_result_as_parquet(result: Result, view: ResultSelection, positions: Any) -> bytes:
     """Return a result as Parquet."""
     import pyarrow as pa
 
     from etude.spool import spool_to_parquet
 
-    batches = read_selected_batches(result, view, positions)
+    batches = read_selected_result_batches(result, view, positions)
     first = next(batches)
     sink = pa.BufferOutputStream()
     spool_to_parquet(sink, first.schema, itertools.chain([first], batches))

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 from etude import wire
 from etude.api import result_formats as formats
 from etude.errors import LimitExceeded, SourceError, Unavailable, from_problem, problem
-from etude.fair_share import ThreadShare
+from etude.fair_share import ThreadFairShare
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -41,13 +41,13 @@ class ResultReader:
     def __init__(self, app: App) -> None:
         self._app = app
         self._scratch: Path = app.scratch
-        self._share = ThreadShare(app.settings.engine.processes)
+        self._share = ThreadFairShare(app.settings.engine.processes)
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
-        self._orders = SortedOrders(self._scratch)
+        self._orders = ResultSortOrders(self._scratch)
 
     def read(
-        self, tenant: str, info: ResultInfo, artifact: Artifact, run_id: str, view: formats.RowSelection, media: str
+        self, tenant: str, info: ResultInfo, artifact: Artifact, run_id: str, view: formats.ResultSelection, media: str
     ) -> Iterator[bytes]:
         """Return the result in a media type, piece by piece. Errors that come before the first piece are raised here.
 
@@ -58,7 +58,7 @@ class ResultReader:
         return _chain(first, pieces)
 
     def _read(
-        self, tenant: str, info: ResultInfo, artifact: Artifact, run_id: str, view: formats.RowSelection, media: str
+        self, tenant: str, info: ResultInfo, artifact: Artifact, run_id: str, view: formats.ResultSelection, media: str
     ) -> Iterator[bytes]:
         until = time.monotonic() + WAIT_S
 
@@ -125,7 +125,7 @@ class _Process:
     """One process that reads results. Not thread-safe."""
 
     def __init__(self, memory: int, file_bytes: int) -> None:
-        self._sock, theirs = wire.socket_pair()
+        self._sock, theirs = wire.wire_socket_pair()
         self.idle = True
         """Whether it may serve a next request."""
         kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TZ")}
@@ -139,7 +139,7 @@ class _Process:
                 env=kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
                 start_new_session=True,
             )
-        wire.send_frame(self._sock, {"memory": memory, "file_bytes": file_bytes})
+        wire.send_wire_frame(self._sock, {"memory": memory, "file_bytes": file_bytes})
 
     @property
     def alive(self) -> bool:
@@ -150,9 +150,9 @@ class _Process:
         self.idle = False
         self._sock.settimeout(timeout_s)
         try:
-            wire.send_frame(self._sock, head, sums, files=files)
+            wire.send_wire_frame(self._sock, head, sums, files=files)
             while True:
-                frame = wire.receive_frame(self._sock)
+                frame = wire.receive_wire_frame(self._sock)
                 if not frame.head.get("ok"):
                     self.idle = frame.head["error"].get("limit") != "memory"
                     raise from_problem(frame.head["error"])
@@ -162,7 +162,7 @@ class _Process:
                 yield bytes(frame.blob)
         except TimeoutError:
             raise LimitExceeded(
-                f"Reading the result exceeded its limit of {timeout_s:g} s and was stopped.",
+                f"Reading the result exceeded its time limit of {timeout_s:g} s.",
                 hint="Select fewer rows, or raise `limits.timeout_s`.",
                 limit="timeout_s",
                 value=timeout_s,
@@ -185,7 +185,7 @@ class SortOrder:
         self.filled = filled
 
 
-class SortedOrders:
+class ResultSortOrders:
     """Keeps sort orders of results on disk, the last used ones up to `SORTED_BYTES`. Thread-safe."""
 
     def __init__(self, scratch: Path) -> None:

@@ -13,14 +13,14 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
 from etude.api import result_formats as formats
-from etude.api.call import ReaderCall
+from etude.api.api_call import ReaderCall
 from etude.api.problems import HttpError
 from etude.api.runs import SAME, IfNoneMatch
 from etude.entities import Artifact, ResultInfo, RowPage, Run
 from etude.errors import NotFound
 
 if TYPE_CHECKING:
-    from etude.api.call import ApiCall
+    from etude.api.api_call import ApiCall
 
 VARY = "Accept, Cookie, Sec-Fetch-Site"
 PAGE = 200
@@ -68,7 +68,7 @@ async def run_result(
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Return the rows of a run's result, sorted, filtered and paged by the server."""
-    media = formats.FORMATS[format] if format else formats.choose_media(request.headers.get("accept", ""))
+    media = formats.FORMATS[format] if format else formats.choose_result_format(request.headers.get("accept", ""))
     if media is None:
         raise HttpError(406, "The result has no such media type.", f"Accept one of {', '.join(formats.MEDIA)}.")
     if limit is None and media == formats.JSON:
@@ -76,7 +76,7 @@ async def run_result(
     if escape_formulas is None:
         # Only browsers send the header, though not over plain HTTP; a session by cookie is a browser's too.
         escape_formulas = "sec-fetch-site" in request.headers or call.caller.cookie is not None
-    view = formats.RowSelection(tuple(sort), tuple(filter), offset, limit, escape_formulas)
+    view = formats.ResultSelection(tuple(sort), tuple(filter), offset, limit, escape_formulas)
     run = await call.access_store(call.app.store.run, run_id)
     info, artifact = find_run_result(run, result)
     tag = f'"{artifact.hash[:32]}-{media.rpartition("/")[2]}{"-escaped" if escape_formulas else ""}"'
@@ -102,7 +102,7 @@ def find_run_result(run: Run, name: str | None) -> tuple[ResultInfo, Artifact]:
 
 
 def make_result_response(
-    call: ApiCall, run: Run, info: ResultInfo, artifact: Artifact, view: formats.RowSelection, media: str
+    call: ApiCall, run: Run, info: ResultInfo, artifact: Artifact, view: formats.ResultSelection, media: str
 ) -> Response:
     """Return the response with the rows in a media type. All of them come, or the response breaks off."""
     if media != formats.JSON:
@@ -112,11 +112,11 @@ def make_result_response(
     if media in (formats.CSV, formats.PARQUET):
         cut = f".first-{info.row_count}-rows" if info.truncated else ""
         kind = "csv" if media == formats.CSV else "parquet"
-        headers["Content-Disposition"] = name_download(f"{name_result_file(run)}{cut}.{kind}")
+        headers["Content-Disposition"] = name_result_download(f"{name_result_file(run)}{cut}.{kind}")
     if info.truncated:
         headers["X-Result-Truncated"] = "true"  # a limit of the query cut it, and these formats cannot say so
     if media == formats.PARQUET and view.plain:
-        return send_artifact(call, run, artifact, headers, media)
+        return send_result_artifact(call, run, artifact, headers, media)
     pieces = call.server.result_reader.read(call.caller.tenant, info, artifact, run.id, view, media)
     if media == formats.JSON:
         return Response(b"".join(pieces), headers=headers, media_type=media)
@@ -134,24 +134,24 @@ def name_result_file(run: Run) -> str:
     return name or "-".join(re.findall(r"[\w.]+", f"{run.source or run.kind} {run.id[-6:]}"))
 
 
-def name_download(name: str) -> str:
+def name_result_download(name: str) -> str:
     """Return the header that names a download (RFC 6266): in ASCII, and exactly if that differs."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().strip("-.") or "result"
     exact = f"; filename*=UTF-8''{quote(name)}" if plain != name else ""
     return f'attachment; filename="{plain}"{exact}'
 
 
-def send_artifact(call: ApiCall, run: Run, artifact: Artifact, headers: dict[str, str], media: str) -> Response:
+def send_result_artifact(call: ApiCall, run: Run, artifact: Artifact, headers: dict[str, str], media: str) -> Response:
     """Return the response with the bytes of an artifact that was checked."""
     path = call.app.objects.local_path(artifact.hash)
     if path is not None:
         return FileResponse(path, headers=headers, media_type=media)
     lent = call.app.objects.lend(artifact.hash, run.id, call.app.scratch)
     headers |= {"Content-Length": str(os.fstat(lent.fd).st_size)}
-    return StreamingResponse(read_artifact_pieces(lent.fd), headers=headers, media_type=media)
+    return StreamingResponse(read_result_pieces(lent.fd), headers=headers, media_type=media)
 
 
-def read_artifact_pieces(fd: int) -> Iterator[bytes]:
+def read_result_pieces(fd: int) -> Iterator[bytes]:
     """Yield the bytes of an open file, and close it."""
     with open(fd, "rb") as file:
         while piece := file.read(PIECE):
@@ -174,6 +174,6 @@ async def run_artifact(call: ReaderCall, run_id: str, hash: str) -> Response:
 
     def send() -> Response:
         call.app.objects.check_artifact(artifact.hash, run.id)
-        return send_artifact(call, run, artifact, headers, "application/octet-stream")
+        return send_result_artifact(call, run, artifact, headers, "application/octet-stream")
 
     return await call.run_in_thread(send)

@@ -12,7 +12,8 @@ from fastapi.responses import FileResponse, PlainTextResponse
 from pydantic import Field
 from starlette.background import BackgroundTask
 
-from etude.api.call import AdminCall, AnalystCall, ReaderCall, respond_with_etag
+from etude.api.api_call import AdminCall, AnalystCall, ReaderCall
+from etude.api.responses import respond_with_etag
 from etude.api.schemas import (
     AnswerRequest,
     Body,
@@ -34,7 +35,7 @@ from etude.scratch_folder import ScratchFolder
 from etude.store.retention import Pin, Retention
 
 if TYPE_CHECKING:
-    from etude.api.call import ApiCall
+    from etude.api.api_call import ApiCall
 
 IfMatch = Annotated[str | None, Header(description="Only if the run still has this ETag.")]
 Prefer = Annotated[str | None, Header(description="`wait=30`: respond once the run has ended, or after 30 s.")]
@@ -51,7 +52,7 @@ router = APIRouter(tags=["runs"])
 @router.post("/runs", status_code=202, response_model=RunState)
 async def begin_run(call: AnalystCall, body: RunRequest, response: Response, prefer: Prefer = None) -> RunState:
     """Start a run and return at once, or wait for it with `Prefer: wait=30`; `/runs/{run_id}/events` streams it."""
-    wait_s = parse_prefer_wait(prefer)
+    wait_s = parse_run_wait(prefer)
     run_id = await start_requested_run(call, body)
     response.headers["Location"] = f"/api/runs/{run_id}"
     if not wait_s:
@@ -63,7 +64,7 @@ async def begin_run(call: AnalystCall, body: RunRequest, response: Response, pre
     return make_run_state(run)
 
 
-def parse_prefer_wait(prefer: str | None) -> int:
+def parse_run_wait(prefer: str | None) -> int:
     """Return the seconds of `wait=N` in a Prefer header (RFC 7240), at most `WAIT_S`; 0 without it."""
     found = re.search(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})", prefer or "")
     return min(int(found[1]), WAIT_S) if found else 0

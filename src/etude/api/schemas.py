@@ -12,7 +12,7 @@ from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonS
 from etude.entities import Entity, ResultInfo, RunStatus
 from etude.feedback import Verdict
 from etude.replays.proof import StepProof
-from etude.search.base import KINDS, Kind, Mode
+from etude.search.index_base import KINDS, Kind, Mode
 from etude.store.identity import KeyLimits, Role
 
 T = TypeVar("T")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
 
-from etude.api.call import AnalystCall, ReaderCall
+from etude.api.api_call import AnalystCall, ReaderCall
 from etude.api.schemas import Listing, ScriptSummary, ScriptUsage, WithdrawRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etude.api.call import ApiCall
+    from etude.api.api_call import ApiCall
     from etude.store.scripts import ScriptUse, StoredScript
 
 router = APIRouter(tags=["scripts"])

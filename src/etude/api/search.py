@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from etude.api.call import AnalystCall, ReaderCall
-from etude.api.queries import charge_query_time
+from etude.api.api_call import AnalystCall, ReaderCall
 from etude.api.schemas import MatchRequest, SearchRequest
-from etude.search.results import MatchPage, SearchPage
+from etude.api.sql_requests import charge_sql_request_time
+from etude.search.search_results import MatchPage, SearchPage
 
 if TYPE_CHECKING:
-    from etude.api.call import ApiCall
+    from etude.api.api_call import ApiCall
 
 router = APIRouter(tags=["gateway"])
 
@@ -20,13 +20,13 @@ router = APIRouter(tags=["gateway"])
 @router.post("/search", response_model=SearchPage)
 async def search(call: ReaderCall, body: SearchRequest) -> SearchPage:
     """Find rows, values, tables, columns, documents, playbooks and past questions; each hit tells why it was found."""
-    return await call.run_in_thread(find_documents, call, body)
+    return await call.run_in_thread(search_documents, call, body)
 
 
-def find_documents(call: ApiCall, body: SearchRequest) -> SearchPage:
+def search_documents(call: ApiCall, body: SearchRequest) -> SearchPage:
     """Search one dataset, or all of the tenant."""
     name = call.dataset(body.dataset) if body.dataset is not None else None
-    with charge_query_time(call):
+    with charge_sql_request_time(call):
         return call.app.search(
             body.query,
             name,
@@ -41,13 +41,13 @@ def find_documents(call: ApiCall, body: SearchRequest) -> SearchPage:
 @router.post("/match", response_model=MatchPage)
 async def match(call: AnalystCall, body: MatchRequest) -> MatchPage:
     """Return the rows of a table that pass a filter, most similar first to a text or to another row."""
-    return await call.run_in_thread(find_matches, call, body)
+    return await call.run_in_thread(search_matches, call, body)
 
 
-def find_matches(call: ApiCall, body: MatchRequest) -> MatchPage:
+def search_matches(call: ApiCall, body: MatchRequest) -> MatchPage:
     """Filter and rank the rows of a table."""
     call.server.access_control.check_budget(call.caller)
-    with charge_query_time(call):
+    with charge_sql_request_time(call):
         return call.app.match(
             call.dataset(body.dataset),
             body.table,

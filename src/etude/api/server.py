@@ -15,36 +15,43 @@ from etude import __version__
 from etude.agents.hub import Hub
 from etude.agents.worker import Worker
 from etude.api import (
+    actions,
+    agent_events,
     agents,
     catalogs,
     chat,
+    dataset_connections,
     datasets,
+    event_streams,
     gateway,
     health,
     keys,
     learning,
+    login,
     openai,
     page,
+    playbooks,
+    reports,
     results,
     runs,
     scripts,
     search,
-    sources,
-    streams,
     threads,
 )
-from etude.api.access import AccessControl
-from etude.api.call import ApiCall, ServerState
+from etude.api.access_control import AccessControl
+from etude.api.agent_events import AGENT_EVENTS
+from etude.api.api_call import ApiCall
 from etude.api.middleware import Middleware
 from etude.api.problems import Problem, add_problem_handlers, documented_problems
 from etude.api.run_watcher import RunWatcher
+from etude.api.server_state import ServerState
 from etude.errors import EtudeError
 from etude.learning.observer.model_diagnosis import Diagnose, diagnose_with_model
 from etude.learning.observer.observer import observing
 from etude.mcp_server.caller import McpCaller
 from etude.mcp_server.server import mcp_http_handler
 from etude.store.identity import Identity
-from etude.telemetry import Metrics, Traces
+from etude.telemetry import TelemetryMetrics, TelemetryTraces
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -54,20 +61,25 @@ FLUSH_S = 0.2
 """Seconds between writes of buffered audit entries and usage."""
 NOUNS: tuple[APIRouter, ...] = (
     gateway.router,
+    reports.router,
+    playbooks.router,
     search.router,
     chat.router,
     runs.router,
     results.router,
-    streams.router,
+    event_streams.router,
     threads.router,
     datasets.router,
-    sources.router,
+    dataset_connections.router,
     catalogs.router,
     agents.router,
+    actions.router,
+    agent_events.router,
     scripts.router,
     learning.router,
     keys.router,
     health.router,
+    login.router,
 )
 """The routers below `/api`. They are matched in order, so the most used come first."""
 DESCRIPTION = """Ask data in words, SQL or Python; every run is kept.
@@ -81,10 +93,10 @@ def create_app(app: App, *, keys_required: bool = False, anyone: bool = False, r
     With `runs_agents`, the process also runs a worker for agents.
     """
     identity = Identity(app.store)
-    traces = Traces(app.settings.telemetry) if app.settings.telemetry.otlp else None
+    traces = TelemetryTraces(app.settings.telemetry) if app.settings.telemetry.otlp else None
     access_control, hub = AccessControl(identity, app.settings.server, keys_required, anyone), Hub(app.agents.queue)
     worker = Worker(app, app.agents.queue, identity=identity) if runs_agents else None
-    server = ServerState(app, identity, access_control, RunWatcher(), Metrics(), hub, traces, worker=worker)
+    server = ServerState(app, identity, access_control, RunWatcher(), TelemetryMetrics(), hub, traces, worker=worker)
     api = FastAPI(
         title="etude",
         version=__version__,
@@ -99,7 +111,6 @@ def create_app(app: App, *, keys_required: bool = False, anyone: bool = False, r
     api.state.server = server
     for router in NOUNS:
         api.include_router(router, prefix="/api")
-    api.include_router(keys.sessions, prefix="/api")
     for router in (health.probes, openai.router, page.router):
         api.include_router(router)
     _add_openapi(api)
@@ -173,7 +184,7 @@ def _diagnosing(app: App) -> Callable[[Store], Diagnose | None]:
 def _run_agents(server: ServerState) -> Iterator[None]:
     """Run agents and deliver their events while the block runs."""
     with server.hub:
-        stop = server.hub.on_events(lambda: server.run_watcher.notify(agents.AGENT_EVENTS, 0))
+        stop = server.hub.on_events(lambda: server.run_watcher.notify(AGENT_EVENTS, 0))
         if server.worker is not None:
             server.worker.start()
         try:

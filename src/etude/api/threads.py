@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
-from etude.api.call import AnalystCall, ReaderCall
+from etude.api.api_call import AnalystCall, ReaderCall
 from etude.api.schemas import ForkRequest, Listing, ThreadRequest
 from etude.entities import Message, Thread
 
@@ -37,7 +37,7 @@ async def show_thread(call: ReaderCall, thread_id: str) -> Thread:
 
 
 @router.get("/threads/{thread_id}/messages", response_model=Listing[Message])
-async def list_messages(
+async def list_thread_messages(
     call: ReaderCall,
     thread_id: str,
     after: Annotated[int, Query(ge=0, le=1 << 31, description="Only messages beyond this seq.")] = 0,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from etude.catalog.keys.names import NameWords
-from etude.catalog.model import DATED, EXACT, ColumnProfile, SourceProfile, TableProfile, scalar_to_datetime
+from etude.catalog.keys.key_names import KeyNameWords
+from etude.catalog.model import DATED, EXACT, ColumnProfile, SourceProfile, TableProfile, profile_datetime
 from etude.entities import Catalog, Column, ForeignKey, Table
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -18,16 +18,16 @@ NEAR_KEY = 0.9
 """A column named like a key that has duplicates is pointed out if at least this share of its rows differs."""
 
 
-def add_hints(catalog: Catalog, profile: SourceProfile) -> Catalog:
+def add_catalog_hints(catalog: Catalog, profile: SourceProfile) -> Catalog:
     """Return the schema with descriptions, inferred keys and listed values; declared keys take precedence."""
-    known, names = {table.name: table for table in profile.tables}, NameWords(catalog.tables)
+    known, names = {table.name: table for table in profile.tables}, KeyNameWords(catalog.tables)
     tables = tuple(
         _hinted(table, known[table.name], names) if table.name in known else table for table in catalog.tables
     )
     return catalog.model_copy(update={"tables": tables})
 
 
-def _hinted(table: Table, profile: TableProfile, names: NameWords) -> Table:
+def _hinted(table: Table, profile: TableProfile, names: KeyNameWords) -> Table:
     keys = [key.columns for key in profile.keys]
     key = table.primary_key or (keys[0] if keys else ())
     declared = {key.columns for key in table.foreign_keys}
@@ -49,7 +49,7 @@ def _hinted(table: Table, profile: TableProfile, names: NameWords) -> Table:
     )
 
 
-def _near_key(table: Table, column: Column, profile: TableProfile, names: NameWords) -> str:
+def _near_key(table: Table, column: Column, profile: TableProfile, names: KeyNameWords) -> str:
     """Say that a column looks like the key of its table but has duplicates: a join on it multiplies rows."""
     plain, measured, rows = names.column(table.name, column.name), profile.column(column.name), profile.rows
     if measured is None or not rows or measured.distinct is None or measured.provenance.distinct != EXACT:
@@ -88,7 +88,7 @@ def _are_consecutive(values: Sequence[object]) -> bool:
 def _range(profile: ColumnProfile) -> str:
     """Return the first and the last date of a column; of a text too, if all its values are ISO dates."""
     dated = profile.family in DATED or any(p.kind in DATED and p.share == 1 for p in profile.patterns)
-    if not dated or scalar_to_datetime(profile.min) is None or scalar_to_datetime(profile.max) is None:
+    if not dated or profile_datetime(profile.min) is None or profile_datetime(profile.max) is None:
         return ""
     return f"{_day(str(profile.min))}..{_day(str(profile.max))}"
 

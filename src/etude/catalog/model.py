@@ -1,8 +1,8 @@
 """The profile of a source as frozen models, the base of every use of a catalog: pages, drift, agents, API.
 
 Values of the data are `Scalar`: an integer or a float if JSON can represent it, else text (a decimal as its digits, a
-date in ISO format, `NaN` and `Infinity` as words, bytes in hexadecimal, nested values as JSON). `scalar_to_number` and
-`scalar_to_datetime` parse them.
+date in ISO format, `NaN` and `Infinity` as words, bytes in hexadecimal, nested values as JSON). `profile_number` and
+`profile_datetime` parse them.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ def from_json(data: bytes | str) -> SourceProfile:
     return SourceProfile.model_validate_json(data)
 
 
-def scalar_to_number(value: Scalar) -> float | None:
+def profile_number(value: Scalar) -> float | None:
     """Parse a value as a finite float; None if it is not a number."""
     if isinstance(value, bool) or value is None:
         return None
@@ -350,7 +350,7 @@ def scalar_to_number(value: Scalar) -> float | None:
     return result if math.isfinite(result) else None
 
 
-def scalar_to_datetime(value: Scalar) -> datetime | None:
+def profile_datetime(value: Scalar) -> datetime | None:
     """Parse a date or timestamp in ISO format as a datetime, naive unless it has a time zone; else None."""
     if not isinstance(value, str):
         return None

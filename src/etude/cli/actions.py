@@ -7,11 +7,11 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.output import print_table
-from etude.cli.table import printable
+from etude.cli.output import print_output_table
+from etude.cli.printable import printable
 
 if TYPE_CHECKING:
-    from etude.agents.control import Agents
+    from etude.agents.agent_control import AgentControl
     from etude.store.agents import ActionInfo
 
 EXAMPLES = (
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
                 _show(agents, agents.action(options.action), options)
 
 
-def _list(agents: Agents, options: argparse.Namespace) -> None:
+def _list(agents: AgentControl, options: argparse.Namespace) -> None:
     page = agents.actions(options.agent, options.state, options.limit, options.cursor)
     if options.json:
         items = [action.model_dump(mode="json") for action in page.items]
@@ -79,12 +79,12 @@ def _list(agents: Agents, options: argparse.Namespace) -> None:
         )
         for action in page.items
     ]
-    print_table(["action", "agent", "kind", "state", "attempts", "created", "error"], rows, sys.stdout)
+    print_output_table(["action", "agent", "kind", "state", "attempts", "created", "error"], rows, sys.stdout)
     if page.next:
         sys.stdout.write(f"more: --cursor {page.next}\n")
 
 
-def _show(agents: Agents, action: ActionInfo, options: argparse.Namespace) -> None:
+def _show(agents: AgentControl, action: ActionInfo, options: argparse.Namespace) -> None:
     attempts = agents.attempts(action)
     if options.json:
         steps = [step.model_dump(mode="json") for step in attempts]

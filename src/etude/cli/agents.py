@@ -11,16 +11,16 @@ from contextlib import suppress
 from glob import glob
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.output import print_table
-from etude.cli.table import printable
+from etude.cli.output import print_output_table
+from etude.cli.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from etude.agents.control import Agents
+    from etude.agents.agent_control import AgentControl
     from etude.app import App
-    from etude.store.agents import AgentInfo, Cause
+    from etude.store.agents import AgentCause, AgentInfo
 
 SHOWN = 60
 TEXT = (str, str | None)
@@ -133,20 +133,20 @@ def _warn_of_source(app: App, config: dict[str, Any]) -> None:
             sys.stderr.write(f"warning: {printable(error.message)} Each step fails until it is there.\n")
 
 
-def local_agent_cause(reason: str) -> Cause:
+def local_agent_cause(reason: str) -> AgentCause:
     """Return the user of this machine and a reason, for events."""
     import getpass
 
-    from etude.store.agents import Cause
+    from etude.store.agents import AgentCause
 
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = str(os.getuid())
-    return Cause(f"local:{user}", reason)
+    return AgentCause(f"local:{user}", reason)
 
 
-def _reload_all(agents: Agents, options: argparse.Namespace) -> None:
+def _reload_all(agents: AgentControl, options: argparse.Namespace) -> None:
     from etude.errors import Invalid
 
     if options.agent is not None or options.settings:
@@ -158,10 +158,10 @@ def _reload_all(agents: Agents, options: argparse.Namespace) -> None:
 
 def _kinds(options: argparse.Namespace) -> None:
     from etude import plugins
-    from etude.agents.control import load_agent_kind
+    from etude.agents.agent_kinds import load_agent_kind
     from etude.errors import Invalid
 
-    for name in plugins.implementation_names("agent"):
+    for name in plugins.plugin_names("agent"):
         try:
             kind = load_agent_kind(name)
         except Invalid as error:
@@ -217,7 +217,7 @@ def _apply_verb(app: App, options: argparse.Namespace) -> AgentInfo:
 
 
 def _settings(app: App, kind: str, pairs: list[str]) -> dict[str, Any]:
-    from etude.agents.control import load_agent_kind
+    from etude.agents.agent_kinds import load_agent_kind
     from etude.errors import Invalid
 
     fields, found = load_agent_kind(kind).Config.model_fields, {}
@@ -254,7 +254,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(constant)
 
 
-def _list(agents: Agents, options: argparse.Namespace) -> None:
+def _list(agents: AgentControl, options: argparse.Namespace) -> None:
     page = agents.list(options.status, options.limit, options.cursor)
     if options.json:
         items = [a.model_dump(mode="json") for a in page.items]
@@ -262,7 +262,7 @@ def _list(agents: Agents, options: argparse.Namespace) -> None:
         return
     rows = [_row(agent) for agent in page.items]
     names = ["agent", "kind", "activity", "steps", "cost $", "next", "last result"]
-    print_table(names, rows, sys.stdout, [False, False, False, True, True, True, False])
+    print_output_table(names, rows, sys.stdout, [False, False, False, True, True, True, False])
     if page.next:
         sys.stdout.write(f"more: --cursor {page.next}\n")
 
@@ -290,7 +290,7 @@ def _cut(text: str, width: int = SHOWN) -> str:
     return printable(text if len(text) <= width else text[: width - 1] + "…")
 
 
-def _show(agents: Agents, agent: AgentInfo, options: argparse.Namespace) -> None:
+def _show(agents: AgentControl, agent: AgentInfo, options: argparse.Namespace) -> None:
     if options.json:
         sys.stdout.write(agent.model_dump_json() + "\n")
         return
@@ -320,7 +320,7 @@ def _show(agents: Agents, agent: AgentInfo, options: argparse.Namespace) -> None
         sys.stdout.write(f"\nstep {step.step_no} {step.kind} {step.outcome}  {seconds:.2f} s\n    {text}\n")
 
 
-def _watch(agents: Agents) -> None:
+def _watch(agents: AgentControl) -> None:
     from rich.console import Console
 
     console = Console()
@@ -341,11 +341,11 @@ def _watch(agents: Agents) -> None:
             live.update(_fit(agents, console), refresh=True)
 
 
-def _fit(agents: Agents, console: Console) -> Table:
+def _fit(agents: AgentControl, console: Console) -> Table:
     return _table(agents, console.width, max(1, console.height - FRAME))
 
 
-def _table(agents: Agents, width: int, height: int) -> Table:
+def _table(agents: AgentControl, width: int, height: int) -> Table:
     """Return a table of the newest agents, one per line."""
     from rich.table import Table
     from rich.text import Text

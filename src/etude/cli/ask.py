@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from etude.cli.options import open_app
+from etude.cli.options import open_app_for
 from etude.cli.output import SHOWN_ROWS as TABLE_ROWS
-from etude.cli.output import is_number_type, print_table
+from etude.cli.output import is_number_type, print_output_table
+from etude.cli.printable import printable, printable_lines
 from etude.cli.progress import Progress
-from etude.cli.table import printable, printable_lines
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -46,25 +46,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer the question and show the steps as they happen."""
-    with open_app(options.source) as app:
-        steps = Steps(sys.stderr)
+    with open_app_for(options.source) as app:
+        steps = AskSteps(sys.stderr)
         app.pool.on_load = steps.progress
         show = _print_json if options.json else steps
         with steps.progress:
-            answer = answer_question(
+            answer = ask_question(
                 app, options.source, options.question, options.model, options.thread, options.reply, show, options.fresh
             )
         if options.json:
             _print_answer_json(answer)
         elif answer.error is None:
             charts, said = app.settings.home / "charts", steps.said(answer)
-            print_answer(answer, sys.stdout, charts, said=said, source=options.source)
-        suggest_similar(answer, sys.stderr)
+            print_asked_answer(answer, sys.stdout, charts, said=said, source=options.source)
+        print_similar_questions(answer, sys.stderr)
         answer.require()
     return 0
 
 
-def answer_question(
+def ask_question(
     app: App,
     source: str,
     question: str,
@@ -84,7 +84,7 @@ def answer_question(
     return app.runs.answer_of(app.runs.work(run_id, on_entry=show))
 
 
-class Steps:
+class AskSteps:
     """Prints the steps of a run as they happen, and on a terminal the text of the answer as it is written."""
 
     def __init__(self, out: IO[str]) -> None:
@@ -100,7 +100,7 @@ class Steps:
     def __call__(self, entry: Entry) -> None:
         """Print one event."""
         from etude.events import Guided, ReplayDecided, StepFinished, StepStarted, TextDelta
-        from etude.runtime.script import PREAMBLE
+        from etude.runtime.standalone_script import PREAMBLE
 
         self.progress.restart("working")
         if isinstance(entry.event, StepStarted):
@@ -124,12 +124,12 @@ class Steps:
                     if before is None or before not in detail:
                         self._line(f"  {outcome}: {detail}")
                     self._printed[parent] = before or detail
-            case Guided(by="gate"):
+            case Guided(by="check"):
                 self._line("▸ checking the numbers again")
             case Guided(by="budget"):
-                self._line("▸ a limit is reached: answering from what is there")
+                self._line("▸ limit reached: answering from the results so far")
             case ReplayDecided(level="example", origin=str(origin), reason=reason):
-                self._line(f"▸ {origin} is not replayed: {reason}")
+                self._line(f"▸ not replaying {origin}: {reason}")
         self._out.flush()
 
     def said(self, answer: Answer) -> bool:
@@ -146,13 +146,13 @@ class Steps:
         self._out.write(printable_lines(text) + "\n")
 
 
-def suggest_similar(answer: Answer, out: IO[str]) -> None:
+def print_similar_questions(answer: Answer, out: IO[str]) -> None:
     """Name a similar question that was answered before, if this one was not answered."""
     if answer.error is not None and answer.run.replay is not None and answer.run.replay.suggestion:
         out.write(f"{printable(answer.run.replay.suggestion)}\n")
 
 
-def print_answer(
+def print_asked_answer(
     answer: Answer, out: IO[str], keep: Path | None = None, said: bool = False, source: str = "SOURCE"
 ) -> None:
     """Print an answer with its results in order, its chart, and the ids of its run and thread.
@@ -163,10 +163,10 @@ def print_answer(
     import itertools
     import shlex
 
-    from etude.cli.chart import chart_shows_all, draw_chart
-    from etude.cli.plot import ROWS as PLOT_ROWS
-    from etude.cli.plot import draw_plot
-    from etude.runtime.answer import chosen_results
+    from etude.cli.terminal_chart import draw_terminal_chart, terminal_chart_shows_all
+    from etude.cli.terminal_plot import ROWS as PLOT_ROWS
+    from etude.cli.terminal_plot import draw_terminal_plot
+    from etude.runtime.answer import chosen_answer_results
 
     if answer.question:
         choices = "".join(f"\n  - {printable(c)}" for c in answer.choices)
@@ -179,7 +179,7 @@ def print_answer(
         out.write(f"\n\x1b[2m{EXPLAIN_MARKS}\x1b[0m\n" if out.isatty() else f"\n{EXPLAIN_MARKS}\n")
     out.write(f"read as: {printable(answer.reading)}\n" if answer.reading else "")
     shown = [result for _, result in answer.results] or ([answer.result] if answer.result is not None else [])
-    chosen, charted = chosen_results(answer.run), False
+    chosen, charted = chosen_answer_results(answer.run), False
     spec = answer.chart if answer.run.kind == "ask" else None  # of a query the table is enough, as `etude sql` has it
     own = _values_of(spec)
     for number, result in enumerate(shown):
@@ -188,15 +188,15 @@ def print_answer(
         whole = len(rows) == result.row_count
         chart = plot = ""
         if spec and number == 0 and not own:
-            plot = draw_plot(spec, names, list(itertools.islice(result.iter_rows(), PLOT_ROWS)))
-            chart = plot or (draw_chart(spec, names, rows) if whole else "")
+            plot = draw_terminal_plot(spec, names, list(itertools.islice(result.iter_rows(), PLOT_ROWS)))
+            chart = plot or (draw_terminal_chart(spec, names, rows) if whole else "")
         charted = charted or bool(chart)
-        drawn = bool(chart) and not plot and chart_shows_all(spec or {}, names, rows)
+        drawn = bool(chart) and not plot and terminal_chart_shows_all(spec or {}, names, rows)
         if not drawn and not chosen and not plot:
             chart = ""  # bars beside the table would say the same again, unless a model chose to show both
         if not drawn and (result.row_count > 1 or len(names) > 1 or chosen or not answer.text):
             out.write("\n")
-            print_table(names, rows, out, [is_number_type(c.type) for c in result.columns])
+            print_output_table(names, rows, out, [is_number_type(c.type) for c in result.columns])
             if result.row_count > len(rows):
                 out.write(f"{result.row_count:,} rows, {len(rows)} shown. {_how_to_see(answer, number, result)}\n")
         out.write(f"\n{chart}" if chart else "")
@@ -215,16 +215,16 @@ def _how_to_see(answer: Answer, number: int, result: Result) -> str:
 
 def _other_chart(answer: Answer, keep: Path | None) -> str:
     """Return a chart with its own data as text, or the name of a file with a chart that text cannot show."""
-    from etude.cli.chart import draw_chart
-    from etude.cli.plot import draw_plot
+    from etude.cli.terminal_chart import draw_terminal_chart
+    from etude.cli.terminal_plot import draw_terminal_plot
 
     chart = answer.chart or {}
     values = _values_of(chart)
     if values:
         names = list(values[0])
         rows = [tuple(value.get(name) for name in names) for value in values]
-        if drawn := draw_plot(chart, names, rows) or (
-            draw_chart(chart, names, rows) if len(rows) <= SHOWN_ROWS else ""
+        if drawn := draw_terminal_plot(chart, names, rows) or (
+            draw_terminal_chart(chart, names, rows) if len(rows) <= SHOWN_ROWS else ""
         ):
             return f"\n{drawn}"
     if keep is None:

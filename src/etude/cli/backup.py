@@ -30,13 +30,13 @@ def run(options: argparse.Namespace) -> int:
     """Make a backup; exit with 1 if files were damaged or lost before it."""
     from etude.app import App
     from etude.errors import Invalid
-    from etude.operations.backup import back_up, open_backup_place, remove_backups
+    from etude.operations.backup import make_backup, open_backup_place, remove_backups
 
     if options.keep is not None and options.keep < 1:
         raise Invalid(f"`--keep {options.keep}` would keep no backup.", hint="Give 1 or more.")
     with App() as app:
         place = open_backup_place(app.settings, options.place, parse_source_options(options.option))
-        done = back_up(app, place, lambda text: sys.stderr.write(f"{text} ...\n"))
+        done = make_backup(app, place, lambda text: sys.stderr.write(f"{text} ...\n"))
         removed = remove_backups(place, options.keep) if options.keep is not None else 0
     manifest = done.manifest
     if options.json:

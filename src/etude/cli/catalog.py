@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from etude.cli.table import printable
+from etude.cli.printable import printable
 from etude.errors import Cancelled, Invalid
 
 if TYPE_CHECKING:
     from etude.app import App
+    from etude.catalog.cataloger import CatalogResult
     from etude.catalog.drift.change import Change
-    from etude.catalog.workflow import CatalogResult
 
 PAGE = "catalog.html"
 SHOWN = 10

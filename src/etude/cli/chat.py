@@ -6,12 +6,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.ask import Steps, answer_question, print_answer, suggest_similar
-from etude.cli.options import open_app, progress_delay
-from etude.cli.output import write_result
+from etude.cli.ask import AskSteps, ask_question, print_asked_answer, print_similar_questions
+from etude.cli.options import open_app_for, progress_delay
+from etude.cli.output import write_result_output
+from etude.cli.printable import printable
 from etude.cli.progress import Progress
-from etude.cli.sql_prompt import EXIT, Commands, prompt_options, read_prompt_line
-from etude.cli.table import printable
+from etude.cli.sql_prompt import EXIT, PromptCommands, prompt_options, read_prompt_line
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Read questions and answer them until the end of input."""
-    with open_app(options.source) as app:
+    with open_app_for(options.source) as app:
         with Progress(f"opening {options.source}", patience_s=progress_delay(options.source)) as progress:
             app.source(options.source).mount(progress)
         name = options.model or app.settings.model
@@ -46,30 +46,30 @@ def run(options: argparse.Namespace) -> None:
 def _converse(app: App, source: str, model: str | None, thread: str | None) -> None:
     import contextlib
 
-    from etude.cli.main import report_error
+    from etude.cli.main import report_main_error
     from etude.errors import EtudeError
 
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - gives `input` its line editing
     waiting: str | None = None
-    commands = Commands(app, source, ABOUT)
+    commands = PromptCommands(app, source, ABOUT)
     while (text := read_prompt_line("… " if waiting else "? ")) is not None and text.strip().lower() not in EXIT:
         if not text.strip():
             continue
         try:
             if commands.run(text):
                 continue
-            steps = Steps(sys.stderr)
+            steps = AskSteps(sys.stderr)
             with steps.progress:
-                answer = answer_question(app, source, text, model, thread, waiting, steps)
+                answer = ask_question(app, source, text, model, thread, waiting, steps)
             thread, waiting = answer.thread_id, answer.run_id if answer.question else None
-            suggest_similar(answer, sys.stderr)
+            print_similar_questions(answer, sys.stderr)
             if commands.vertical and answer.result is not None:
-                write_result(answer.result, prompt_options(commands))
+                write_result_output(answer.result, prompt_options(commands))
             else:
                 charts, said = app.settings.home / "charts", steps.said(answer)
-                print_answer(answer.require(), sys.stdout, charts, said=said, source=source)
+                print_asked_answer(answer.require(), sys.stdout, charts, said=said, source=source)
         except EtudeError as error:
-            report_error(error, argparse.Namespace())
+            report_main_error(error, argparse.Namespace())
         except KeyboardInterrupt:
             sys.stdout.write("\n")

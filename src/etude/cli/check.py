@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from etude.cli.table import printable
+from etude.cli.printable import printable
 
 if TYPE_CHECKING:
     from etude.app import App
-    from etude.check import CheckResult
+    from etude.conformance import CheckResult
 
 EXAMPLES = (
     "etude check store",

@@ -23,12 +23,12 @@ def run(options: argparse.Namespace) -> None:
     """Print the script."""
     import shtab
 
-    from etude.cli.main import COMMANDS, add_command
+    from etude.cli.main import COMMANDS, add_main_command
 
     root = argparse.ArgumentParser(prog="etude")
     commands = root.add_subparsers()
     for name, text in COMMANDS.items():
-        add_command(commands.add_parser(name, help=text), name)
+        add_main_command(commands.add_parser(name, help=text), name)
     _complete_files(root)
     script = shtab.complete(root, options.shell)
     # Evaluated, a script for zsh must register itself; as a file in `fpath`, its first line does that.

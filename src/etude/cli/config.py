@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from etude.cli.output import print_table
+from etude.cli.output import print_output_table
 
 EXAMPLES = (
     "etude config",
@@ -21,18 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print each setting, its effective value and its origin. Secrets are not shown."""
-    from etude.redaction import is_secret_name, redact_value
-    from etude.settings import flatten_settings, load_with_origins
+    from etude.redaction import is_redacted_name, redact_value
+    from etude.settings import flatten_settings, load_settings_with_origins
 
-    settings, origins = load_with_origins()
+    settings, origins = load_settings_with_origins()
     values = settings.model_dump(mode="json")
     values["store"], values["objects"] = settings.store_url, settings.objects_url
     rows = [
-        (key, "***" if is_secret_name(key) else str(redact_value(value)), origins.get(key, "default"))
+        (key, "***" if is_redacted_name(key) else str(redact_value(value)), origins.get(key, "default"))
         for key, value in flatten_settings(values)
     ]
     if options.json:
         items = [{"key": k, "value": v, "origin": o} for k, v, o in rows]
         sys.stdout.write(json.dumps(items) + "\n")
     else:
-        print_table(["setting", "value", "from"], rows, sys.stdout)
+        print_output_table(["setting", "value", "from"], rows, sys.stdout)

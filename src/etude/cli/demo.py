@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.output import write_result
+from etude.cli.output import write_result_output
 from etude.cli.runs import print_runs
 from etude.cli.sources import print_source_schema
 from etude.errors import Refused, SandboxError, Unavailable
 
 if TYPE_CHECKING:
-    from etude.agents.hub import Subscription
+    from etude.agents.hub import HubSubscription
     from etude.app import App
 
 NAME = "shop"
@@ -160,7 +160,7 @@ def _serve() -> None:
 
 def _succeeds(name: str, show: Callable[[], None]) -> bool:
     """Show a part of the demo; report its error instead of raising it."""
-    from etude.cli.main import report_error
+    from etude.cli.main import report_main_error
 
     try:
         show()
@@ -169,7 +169,7 @@ def _succeeds(name: str, show: Callable[[], None]) -> bool:
             raise
         sys.stdout.flush()
         sys.stderr.write(f"The part about {name} failed:\n")
-        report_error(error, argparse.Namespace())
+        report_main_error(error, argparse.Namespace())
         return False
     return True
 
@@ -188,43 +188,43 @@ def _add_shop(app: App, folder: Path) -> None:
 
 
 def _ask(app: App) -> None:
-    from etude.cli.ask import Steps, print_answer
+    from etude.cli.ask import AskSteps, print_asked_answer
 
     _say("Questions in words, answered by rules: no model, no key, and every number is computed")
     thread = None
     for question in QUESTIONS:
         _say(question)
-        answer = app.ask(NAME, question, model="offline", thread_id=thread, on_entry=Steps(sys.stdout)).require()
+        answer = app.ask(NAME, question, model="offline", thread_id=thread, on_entry=AskSteps(sys.stdout)).require()
         thread = answer.thread_id
-        print_answer(answer, sys.stdout)
+        print_asked_answer(answer, sys.stdout)
 
 
 def _ask_again(app: App) -> None:
-    from etude.cli.ask import print_answer
-    from etude.replays.compile import run_ms_without_waiting
+    from etude.cli.ask import print_asked_answer
+    from etude.replays.script_compiler import compiled_run_ms
 
     _say(f"The same question again is answered by the script of the first run: {QUESTIONS[1]}")
     first = app.ask(NAME, QUESTIONS[1], model="offline", fresh=True).require()
     app.scripts.settle()  # the script is compiled in the background
     second = app.ask(NAME, QUESTIONS[1], model="offline").require()
-    print_answer(second, sys.stdout)
+    print_asked_answer(second, sys.stdout)
     for label, answer in (("first", first), ("second", second)):
         used = answer.run.usage.tokens_in + answer.run.usage.tokens_out
-        sys.stdout.write(f"{label:<8}{run_ms_without_waiting(answer.run):>8,.0f} ms  {used} tokens\n")
+        sys.stdout.write(f"{label:<8}{compiled_run_ms(answer.run):>8,.0f} ms  {used} tokens\n")
     sys.stdout.write(f"`etude runs script {first.run_id}` prints it as a Python file.\n")
 
 
 def _query(app: App) -> None:
     printed = argparse.Namespace(format="table", output=None)
     _say(f"SQL, in a process that has no network and can read only these files:\n\n{REVENUE}\n")
-    write_result(app.sql(NAME, REVENUE), printed)
+    write_result_output(app.sql(NAME, REVENUE), printed)
     _say(f"The best seller of each category, as a QueryPlan:\n\n{json.dumps(BEST_SELLERS)}\n")
     result = app.plan(NAME, BEST_SELLERS)
-    write_result(result, printed)
+    write_result_output(result, printed)
 
 
 def _study(app: App) -> None:
-    from etude.cli.py import print_cell_end
+    from etude.cli.py import print_py_cell_end
 
     _say("The same data from Python, in a sandboxed session that keeps its variables:")
     with app.open_session(NAME) as session:
@@ -233,7 +233,7 @@ def _study(app: App) -> None:
             cell = session.execute(code)
             if cell.error:
                 raise SandboxError(f"{cell.error.get('type')}: {cell.error.get('message')}")
-            print_cell_end(cell)
+            print_py_cell_end(cell)
         level = session.isolation["level"]
         sys.stdout.write(f"\nisolation level {level}: no network, no other programs, no files of this machine\n")
 
@@ -242,7 +242,7 @@ def _keep_watch(app: App, folder: Path) -> None:
     from etude.agents.hub import Hub
     from etude.agents.worker import Worker
     from etude.cli.catalog import print_catalog
-    from etude.sample import spoil_orders
+    from etude.sample import spoil_sample_orders
 
     _say("A catalog of the shop, as one HTML page:")
     print_catalog(app.cataloger.run(NAME), sys.stdout)
@@ -256,7 +256,7 @@ def _keep_watch(app: App, folder: Path) -> None:
         info = agents.get(agent)
         sys.stdout.write(f"{agent}: {info.last_error or _count(info.last_output['answer'])}\n")
         _say("A bad import arrives while no worker runs. The next worker continues where the last one stopped:")
-        spoil_orders(folder)
+        spoil_sample_orders(folder)
         with Worker(app, agents.queue):
             change = _wait_for(events, "watch.changed")
         sys.stdout.write(f"{agent}: {_count(change['was'])} became {_count(change['now'])}\n")
@@ -265,7 +265,7 @@ def _keep_watch(app: App, folder: Path) -> None:
     print_catalog(app.cataloger.run(NAME), sys.stdout)
 
 
-def _wait_for(events: Subscription, topic: str) -> Any:
+def _wait_for(events: HubSubscription, topic: str) -> Any:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         for event in events.read(timeout=1.0):

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.table import printable
+from etude.cli.printable import printable
 
 if TYPE_CHECKING:
-    from etude.evaluation import Judged, Score
+    from etude.evaluation import EvaluationScore, Judged
 
 EXAMPLES = (
     "etude eval shop.duckdb questions.jsonl",
@@ -38,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Ask the questions, judge the answers, and print the figures."""
     from etude.app import App
-    from etude.evaluation import evaluate, read_reference_questions
+    from etude.evaluation import evaluate, read_evaluation_questions
 
-    cases = read_reference_questions(Path(options.questions))
+    cases = read_evaluation_questions(Path(options.questions))
     with App() as app:
         named = app.sources().get(options.source)
         model = options.model or app.settings.model
@@ -50,18 +50,18 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             sys.stdout.write(json.dumps(_as_json(judged)) + "\n")
         elif options.all or (options.wrong and judged.verdict == "wrong"):
-            sys.stdout.write(describe_case(judged))
+            sys.stdout.write(describe_eval_case(judged))
         sys.stdout.flush()
 
     # In a home of its own: thousands of questions would hide the other runs, and none of them is asked again.
     with tempfile.TemporaryDirectory(prefix="etude-eval-") as home, App(home=Path(home), replay="off") as app:
         judged = evaluate(app, source, cases, model, show)
     if options.junit:
-        Path(options.junit).write_bytes(cases_as_junit(judged))
+        Path(options.junit).write_bytes(eval_cases_as_junit(judged))
     if options.json:
         sys.stdout.write(json.dumps(_figures(judged)) + "\n")
     else:
-        sys.stdout.write(format_scores(judged))
+        sys.stdout.write(format_eval_scores(judged))
     return 0
 
 
@@ -71,7 +71,7 @@ def _as_json(judged: Judged) -> dict[str, Any]:
     return {"question": case["question"], "db": case["db"], "cause": case["cause"]} | body
 
 
-def cases_as_junit(judged: Sequence[Judged]) -> bytes:
+def eval_cases_as_junit(judged: Sequence[Judged]) -> bytes:
     """Return the questions as tests in JUnit XML: a right answer passes, one without a reference is skipped."""
     from xml.etree import ElementTree as Xml
 
@@ -96,7 +96,7 @@ def _xml_text(text: str) -> str:
     )
 
 
-def describe_case(judged: Judged) -> str:
+def describe_eval_case(judged: Judged) -> str:
     """Return a question and what became of it, in a few lines."""
     lines = [f"{judged.verdict}: {judged.case.db + ': ' if judged.case.db else ''}{judged.case.question}"]
     lines += [judged.reading, judged.said]
@@ -105,33 +105,38 @@ def describe_case(judged: Judged) -> str:
 
 
 def _figures(judged: list[Judged]) -> dict[str, Any]:
-    from etude.evaluation import score_judged, scores_by_confidence, scores_by_group
+    from etude.evaluation import evaluation_scores_by_confidence, evaluation_scores_by_group, score_evaluation
 
-    def body(found: Score) -> dict[str, Any]:
+    def body(found: EvaluationScore) -> dict[str, Any]:
         return asdict(found) | {"precision": found.precision, "coverage": found.coverage}
 
     return {
-        "all": body(score_judged(judged)),
-        "databases": {name: body(found) for name, found in scores_by_group(judged, lambda each: each.case.db).items()},
-        "causes": {name: body(found) for name, found in scores_by_group(judged, lambda each: each.case.cause).items()},
-        "confidence": [asdict(each) for each in scores_by_confidence(judged)],
+        "all": body(score_evaluation(judged)),
+        "databases": {
+            name: body(found) for name, found in evaluation_scores_by_group(judged, lambda each: each.case.db).items()
+        },
+        "causes": {
+            name: body(found)
+            for name, found in evaluation_scores_by_group(judged, lambda each: each.case.cause).items()
+        },
+        "confidence": [asdict(each) for each in evaluation_scores_by_confidence(judged)],
     }
 
 
-def format_scores(judged: list[Judged]) -> str:
+def format_eval_scores(judged: list[Judged]) -> str:
     """Return the figures as a table: by database, by cause, in all, and by confidence."""
-    from etude.evaluation import score_judged, scores_by_confidence, scores_by_group
+    from etude.evaluation import evaluation_scores_by_confidence, evaluation_scores_by_group, score_evaluation
 
     head = f"{'':<24}{'asked':>6}{'right':>6}{'wrong':>6}{'back':>6}{'refused':>8}{'failed':>7}{'precision':>10}"
     lines = [f"{head}{'coverage':>9}{'first s':>8}{'ms':>7}{'USD':>8}"]
     for key in (lambda each: each.case.db, lambda each: each.case.cause):
-        groups = scores_by_group(judged, key)
+        groups = evaluation_scores_by_group(judged, key)
         lines += [_line(name or "other", found) for name, found in groups.items()] if len(groups) > 1 else []
-    total = score_judged(judged)
+    total = score_evaluation(judged)
     lines.append(_line("all", total))
     if total.unknown:
         lines.append(f"The reference of {total.unknown} questions does not run; they are not counted.")
-    steps = scores_by_confidence(judged)
+    steps = evaluation_scores_by_confidence(judged)
     if steps:
         lines.append(f"\n{'confidence at least':<24}{'answered':>9}{'precision':>10}{'coverage':>9}")
         lines += [
@@ -141,7 +146,7 @@ def format_scores(judged: list[Judged]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(name: str, found: Score) -> str:
+def _line(name: str, found: EvaluationScore) -> str:
     later = "" if found.later_s is None else f"{found.later_s * 1e3:.0f}"
     first = "" if found.first_s is None else f"{found.first_s:.2f}"
     counts = f"{found.asked:>6}{found.right:>6}{found.wrong:>6}{found.asked_back:>6}{found.refused:>8}{found.failed:>7}"

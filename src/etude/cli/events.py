@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from etude.cli.table import printable
+from etude.cli.printable import printable
 
 if TYPE_CHECKING:
     from etude.store.topics import HubEvent

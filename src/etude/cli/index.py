@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from etude.cli.table import printable
+from etude.cli.printable import printable
 
 EXAMPLES = (
     "etude index shop.duckdb",

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     if not folder.is_dir():
         raise NotFound(f"There is no folder `{folder}`.", hint="Create it, or name another one.")
     path = folder / "etude.toml"
-    sources = find_sources_in_folder(folder)
+    sources = find_init_sources(folder)
     tables = "\n".join(f"[sources.{name}]\nurl = {json.dumps(url)}\n" for name, url in sources.items())
     none = "# No data files were found in this folder. A source is a file, a folder or a glob:\n"
     none += '# [sources.sales]\n# url = "data/*.csv"\n'
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
         sys.stderr.write("No data files were found; the file shows how to add a source.\n")
 
 
-def find_sources_in_folder(folder: Path) -> dict[str, str]:
+def find_init_sources(folder: Path) -> dict[str, str]:
     """Return names and paths of sources: each database file, and each folder that holds data files."""
     found: dict[str, str] = {}
     files = _visible_files(folder)

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from etude.cli.output import print_table
+from etude.cli.output import print_output_table
 
 if TYPE_CHECKING:
     from etude.store.identity import Identity
@@ -96,7 +96,7 @@ def _list(identity: Identity, options: argparse.Namespace) -> None:
         )
         for key in keys
     ]
-    print_table(["key", "tenant", "name", "role", "created", "state"], rows, sys.stdout)
+    print_output_table(["key", "tenant", "name", "role", "created", "state"], rows, sys.stdout)
 
 
 def _revoke(identity: Identity, options: argparse.Namespace) -> None:

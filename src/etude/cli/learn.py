@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etude.cli.table import printable
+from etude.cli.printable import printable
 from etude.errors import Invalid
 
 if TYPE_CHECKING:
@@ -68,14 +68,14 @@ def run(options: argparse.Namespace) -> int | None:
 
 def _learner(app: App, options: argparse.Namespace, runs: int, seed: int) -> Learner:
     from etude.cancellation import Cancellation
-    from etude.learning.edits.learner import Learner, LearnOptions, load_proposers
-    from etude.learning.edits.sandbox import ProgramLimits
+    from etude.learning.edits.learner import Learner, LearnOptions, load_learner_proposers
+    from etude.learning.edits.program_sandbox import ProgramLimits
     from etude.learning.edits.suite import Suite
 
     chosen = tuple(p.strip() for p in (options.proposers or "").split(",") if p.strip())
-    proposers = load_proposers()
+    proposers = load_learner_proposers()
     if options.model:
-        from etude.learning.edits.proposers.model import NAME, propose_with_model
+        from etude.learning.edits.proposers.model_proposer import NAME, propose_with_model
 
         proposers[NAME] = propose_with_model(app.open_model(options.model), Cancellation())
     return Learner(
@@ -101,7 +101,7 @@ def _once(app: App, options: argparse.Namespace) -> None:
 
 def _print_learned(learned: Learned, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(learned_as_json(learned)) + "\n")
+        sys.stdout.write(json.dumps(_as_json(learned)) + "\n")
         return
     before, after = (learned.passed_before, learned.total_before), (learned.passed_after, learned.total_after)
     print(f"before: {before[0]} of {before[1]} tests passed; after: {after[0]} of {after[1]}")
@@ -114,7 +114,7 @@ def _print_learned(learned: Learned, as_json: bool) -> None:
     print(printable(learned.reason + "."))
 
 
-def learned_as_json(learned: Learned) -> dict[str, object]:
+def _as_json(learned: Learned) -> dict[str, object]:
     """Return the result of a learning run as JSON."""
 
     def short(edit: StoredEdit) -> dict[str, object]:
@@ -134,11 +134,15 @@ def learned_as_json(learned: Learned) -> dict[str, object]:
 
 def _watch(app: App, options: argparse.Namespace) -> None:
     from etude.errors import LimitExceeded
-    from etude.learning.edits.completed import WakeHistory, publish_tests_completed, summarise_outcomes
     from etude.learning.edits.learner import WATCHED
+    from etude.learning.edits.tests_completed import (
+        CompletedTestsHistory,
+        publish_tests_completed,
+        summarise_completed_tests,
+    )
     from etude.store.edits import StoredEdits
 
-    left, seed, history = options.runs, options.seed, WakeHistory()
+    left, seed, history = options.runs, options.seed, CompletedTestsHistory()
     while True:
         learner = _learner(app, options, left, seed)
         try:
@@ -146,7 +150,7 @@ def _watch(app: App, options: argparse.Namespace) -> None:
         except LimitExceeded:
             print(f"The budget of {options.runs} runs is spent.")
             return
-        event = summarise_outcomes(learner.repo, outcomes, options.suite)
+        event = summarise_completed_tests(learner.repo, outcomes, options.suite)
         publish_tests_completed(app.store, event)
         history, reason = history.add(event)
         if reason:
@@ -164,56 +168,59 @@ def _watch(app: App, options: argparse.Namespace) -> None:
 
 
 def _completed(app: App, options: argparse.Namespace) -> None:
-    from etude.learning.edits.completed import publish_tests_completed, summarise_outcomes
     from etude.learning.edits.suite import read_suite_junit
+    from etude.learning.edits.tests_completed import publish_tests_completed, summarise_completed_tests
 
     try:
         text = Path(options.results).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise Invalid(f"`{options.results}` cannot be read: {error.strerror}.", hint="Check the path.") from None
     repo = str(Path(options.repo).expanduser().resolve())
-    event = summarise_outcomes(repo, read_suite_junit(text).values())
+    event = summarise_completed_tests(repo, read_suite_junit(text).values())
     publish_tests_completed(app.store, event)
     wakes = "wakes agents" if event.wakes else "wakes agents only if an error or the time is new to them"
     print(f"{event.passed} of {event.total} tests passed; this {wakes}.")
 
 
 def _report(app: App, options: argparse.Namespace) -> None:
-    from etude.learning.report import (
-        describe_playbooks,
-        playbook_as_json,
-        read_learn_reports,
-        read_learned_playbooks,
-        report_as_json,
-        report_as_text,
-        reports_as_page,
+    from etude.learning.learning_report import (
+        learning_report_as_json,
+        learning_report_as_text,
+        learning_reports_as_page,
+        read_learning_reports,
+        read_reported_playbooks,
+        reported_playbook_as_json,
+        reported_playbooks_as_text,
     )
     from etude.store.edits import StoredEdits
 
     repo = str(Path(options.repo).expanduser().resolve()) if options.repo else None
-    reports = read_learn_reports(StoredEdits(app.store), repo)
+    reports = read_learning_reports(StoredEdits(app.store), repo)
     # Playbooks belong to no folder of code.
-    playbooks = read_learned_playbooks(app.playbooks) if repo is None else []
+    playbooks = read_reported_playbooks(app.playbooks) if repo is None else []
     if options.page:
         try:
-            Path(options.page).write_text(reports_as_page(reports, playbooks), encoding="utf-8")
+            Path(options.page).write_text(learning_reports_as_page(reports, playbooks), encoding="utf-8")
         except OSError as error:
             raise Invalid(f"`{options.page}` cannot be written: {error.strerror}.", hint="Check the path.") from None
     if options.json:
-        told = {"edits": [report_as_json(r) for r in reports], "playbooks": [playbook_as_json(p) for p in playbooks]}
+        told = {
+            "edits": [learning_report_as_json(r) for r in reports],
+            "playbooks": [reported_playbook_as_json(p) for p in playbooks],
+        }
         sys.stdout.write(json.dumps(told) + "\n")
     elif not playbooks and not any(r.edits or r.runs for r in reports):
         print("Nothing has been learned yet.")
     else:
-        for text in [*map(report_as_text, reports), describe_playbooks(playbooks)]:
+        for text in [*map(learning_report_as_text, reports), reported_playbooks_as_text(playbooks)]:
             print("\n".join(map(printable, text.splitlines())))
     if options.page:
         _say(f"wrote {options.page}")
 
 
 def _revert(app: App, options: argparse.Namespace) -> None:
-    from etude.learning.edits.learner import revert_edit
+    from etude.learning.edits.learner import revert_learned_edit
     from etude.store.edits import StoredEdits
 
-    edit = revert_edit(StoredEdits(app.store), app.settings.home, options.edit, "somebody asked for it")
+    edit = revert_learned_edit(StoredEdits(app.store), app.settings.home, options.edit, "somebody asked for it")
     print(printable(f"reverted {edit.id}: {edit.body['rationale']}"))

@@ -38,8 +38,8 @@ COMMANDS = {
     "mcp": "serve an MCP client over standard input and output",
     "actions": "list, show, cancel and retry actions in the queue of agents",
     "events": "print the events of agents, and follow them",
-    "status": "show how the installation is, and exit with 1 if something is wrong",
-    "prune": "delete what is older than the retention settings keep it",
+    "status": "show the health of the installation, and exit with 1 if something is wrong",
+    "prune": "delete what is past its retention period",
     "backup": "copy store, results and catalogs to a folder or a bucket",
     "restore": "make a new store from a backup",
     "migrate": "bring the store to the schema of this version",
@@ -59,7 +59,7 @@ PROMPTS = frozenset({"chat", "shell"})
 """Commands in which Ctrl-C ends one answer or query, not the command."""
 
 
-class Parser(argparse.ArgumentParser):
+class MainParser(argparse.ArgumentParser):
     """A parser whose errors look like all other errors of etude."""
 
     def error(self, message: str) -> NoReturn:
@@ -73,9 +73,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command and exit with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in WITHOUT_NUMPY:
-        from etude.lean_imports import leave_out_numpy
+        from etude.lean_imports import import_without_numpy
 
-        leave_out_numpy()
+        import_without_numpy()
     # Loading libraries makes many objects that live until the end; searching them for cycles takes time and frees none.
     gc.set_threshold(50_000)
     raise SystemExit(run_command(arguments))
@@ -103,15 +103,15 @@ def run_command(arguments: list[str]) -> int:
     return _run_command(name, arguments[1:])
 
 
-def make_parser(name: str) -> Parser:
+def make_main_parser(name: str) -> MainParser:
     """Return the parser of a command."""
     text = COMMANDS[name][0].upper() + COMMANDS[name][1:] + "."
-    parser = Parser(prog=f"etude {name}", description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_command(parser, name)
+    parser = MainParser(prog=f"etude {name}", description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_main_command(parser, name)
     return parser
 
 
-def add_command(parser: argparse.ArgumentParser, name: str) -> None:
+def add_main_command(parser: argparse.ArgumentParser, name: str) -> None:
     """Add the arguments of a command and its examples; each verb of it shows the examples that use it."""
     module = import_module(f"etude.cli.{name}")
     module.add_arguments(parser)
@@ -145,17 +145,17 @@ def _run_command(name: str, arguments: list[str]) -> int:
         # Arrow's own allocator keeps tens of megabytes for reuse, which does not help a command that exits.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         module = import_module(f"etude.cli.{name}")
-        make_parser(name).parse_args(arguments, options)
+        make_main_parser(name).parse_args(arguments, options)
         code: int = module.run(options) or 0
         sys.stdout.flush()
         return code
     except EtudeError as error:
         # Ctrl-C may surface as the failure of whatever it stopped, such as a script of a catalog.
         if interrupts and name not in PROMPTS and not isinstance(error, Cancelled):
-            return report_error(_cancelled(name), options)
-        return report_error(error, options)
+            return report_main_error(_cancelled(name), options)
+        return report_main_error(error, options)
     except KeyboardInterrupt:
-        return report_error(_cancelled(name), options)
+        return report_main_error(_cancelled(name), options)
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. That is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -163,7 +163,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("ETUDE_DEBUG"):
             raise
-        return report_error(error, options)
+        return report_main_error(error, options)
     finally:
         _note_interrupts(None)
 
@@ -184,7 +184,7 @@ def _note_interrupts(seen: list[int] | None) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def report_error(error: BaseException, options: argparse.Namespace) -> int:
+def report_main_error(error: BaseException, options: argparse.Namespace) -> int:
     """Print an error on standard error and return its exit code."""
     from etude.errors import EtudeError, problem
 
@@ -205,7 +205,7 @@ def report_error(error: BaseException, options: argparse.Namespace) -> int:
 
 
 def _shown(text: str) -> str:
-    from etude.cli.table import printable
+    from etude.cli.printable import printable
 
     return printable(text)
 

@@ -7,13 +7,13 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.options import whole_number
+from etude.cli.options import parse_whole_number_option
+from etude.cli.printable import printable
 from etude.cli.search import split_search_list
-from etude.cli.table import printable
 from etude.errors import Invalid
 
 if TYPE_CHECKING:
-    from etude.search.results import MatchPage
+    from etude.search.search_results import MatchPage
 
 EXAMPLES = (
     'etude match jobs.duckdb workers --where "state = \'IL\'" --like "drives a forklift"',
@@ -30,8 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", metavar="SQL", help="a condition that every row passes, in the source's SQL")
     parser.add_argument("--columns", metavar="A,B", help="the columns to compare; text columns by default")
     parser.add_argument("--facets", metavar="A,B", help="count the values of these columns")
-    parser.add_argument("-k", type=whole_number, default=10, metavar="N", help="how many rows to show (10)")
-    parser.add_argument("--offset", type=whole_number, default=0, metavar="N", help="how many rows to skip")
+    parser.add_argument(
+        "-k", type=parse_whole_number_option, default=10, metavar="N", help="how many rows to show (10)"
+    )
+    parser.add_argument(
+        "--offset", type=parse_whole_number_option, default=0, metavar="N", help="how many rows to skip"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

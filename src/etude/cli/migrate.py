@@ -26,17 +26,17 @@ def run(options: argparse.Namespace) -> None:
     from etude.app import App
     from etude.settings import load_settings
     from etude.sources.source_url import source_path
-    from etude.store.base import known_schema_version, newer_schema_error, pending_migrations
+    from etude.store.base import newer_store_schema_error, pending_store_migrations, store_schema_version
 
     settings = load_settings()
     url = settings.store_url
     scheme = url.partition("://")[0]
-    kind = plugins.load_implementation("store", scheme)
+    kind = plugins.load_plugin("store", scheme)
     found = kind.find_schema(Path(source_path(url)) if scheme == "sqlite" else url)
-    known = known_schema_version(kind.dialect)
+    known = store_schema_version(kind.dialect)
     if found > known:
-        raise newer_schema_error(found, known)
-    pending = pending_migrations(kind.dialect, found)
+        raise newer_store_schema_error(found, known)
+    pending = pending_store_migrations(kind.dialect, found)
     if not options.dry_run:
         with App(settings) as app:
             app.store.check()

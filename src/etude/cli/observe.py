@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from etude.cli.table import printable
+from etude.cli.printable import printable
 
 if TYPE_CHECKING:
     from etude.learning.observer.findings import Finding
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
             diagnose = diagnose_with_model(lambda: app.open_model(name), app.store) if name != "offline" else None
             observer = observe_once(app.store, app.settings.home, diagnose)
         else:
-            from etude.learning.observer.remote import read_remote_operations
+            from etude.learning.observer.remote_operations import read_remote_operations
 
             key = read_setting_reference(options.key, "The key") if options.key else ""
             observer = OperationObserver(lambda: read_remote_operations(options.url, key), app.settings.home)
@@ -55,6 +55,8 @@ def run(options: argparse.Namespace) -> None:
             number += 1
             try:
                 _print(observer.cycle(), options.json)
+                for name in observer.drafted:
+                    sys.stderr.write(f"drafted playbook {name}; `etude playbooks show {name}` prints it\n")
             except EtudeError:
                 if number in (options.cycles, 1):
                     raise
@@ -67,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _print(findings: list[Finding], as_json: bool) -> None:
-    from etude.learning.observer.observer import finding_as_json as to_json
+    from etude.learning.observer.findings import finding_as_json as to_json
 
     for finding in findings:
         if as_json:

@@ -14,27 +14,30 @@ from etude.cli.progress import PATIENCE_S, READING_S
 if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import Limits
-    from etude.sources.pool import EngineClient
+    from etude.sources.engine_client import EngineClient
 
 
-def add_query_arguments(parser: argparse.ArgumentParser) -> None:
+def add_query_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every command that runs a query."""
-    add_output_arguments(parser)
+    add_output_options(parser)
     parser.add_argument(
-        "--limit-rows", type=whole_number, metavar="N", help="only the first N rows; 0 for all, however many"
+        "--limit-rows",
+        type=parse_whole_number_option,
+        metavar="N",
+        help="only the first N rows; 0 for all, however many",
     )
     parser.add_argument("--timeout", type=float, metavar="S", help="stop the query after S seconds")
     parser.add_argument("--no-record", action="store_true", help="do not record the run")
 
 
-def whole_number(text: str) -> int:
+def parse_whole_number_option(text: str) -> int:
     """Return an argument that counts something; argparse reports others."""
     try:
         number = int(text)
     except ValueError:
         number = -1
     if number < 0:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number from 0 on")
+        raise argparse.ArgumentTypeError(f"`{text}` must be a whole number, 0 or greater")
     return number
 
 
@@ -51,7 +54,7 @@ def parse_source_options(pairs: list[str]) -> dict[str, str]:
     return found
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+def add_output_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every command that prints a result."""
     parser.add_argument("--format", choices=FORMATS, help="how to print the result (table)")
     parser.add_argument("--output", metavar="FILE", help="write the result to this file; its extension sets the format")
@@ -61,9 +64,9 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vertical", action="store_true", help="show one line for each value")
 
 
-def open_app(source: str, record: bool | None = None, engine: EngineClient | None = None) -> App:
+def open_app_for(source: str, record: bool | None = None, engine: EngineClient | None = None) -> App:
     """Open an app for a command on one source; its engine starts while this process still loads its own libraries."""
-    engine = engine or start_engine(source)
+    engine = engine or start_engine_for(source)
     try:
         from etude.app import App
 
@@ -77,10 +80,10 @@ def open_app(source: str, record: bool | None = None, engine: EngineClient | Non
     return app
 
 
-def start_engine(source: str) -> EngineClient | None:
+def start_engine_for(source: str) -> EngineClient | None:
     """Start the engine of a source, except of a server, while this process has loaded nothing else yet."""
+    from etude.sources.engine_client import EngineClient, EngineLimits
     from etude.sources.engine_process import can_fork_engine
-    from etude.sources.pool import EngineClient, EngineLimits
 
     preload = _expected_kind(source)
     if preload is None:
@@ -100,7 +103,7 @@ def _expected_kind(source: str) -> str | None:
     return "sqlite" if scheme == "sqlite" else "duckdb"
 
 
-def database_file_argument(source: str) -> str:
+def database_file_path(source: str) -> str:
     """Return the absolute path of a database file; empty if the text may be anything else, such as a name or a URL."""
     from etude.sources.source_url import source_kind, source_path
 
@@ -112,7 +115,7 @@ def database_file_argument(source: str) -> str:
 
 def progress_delay(source: str) -> float:
     """Return the seconds before progress is shown: few if the source may be a file that must be read first."""
-    return PATIENCE_S if database_file_argument(source) else READING_S
+    return PATIENCE_S if database_file_path(source) else READING_S
 
 
 def read_source_files(app: App, options: argparse.Namespace, on_progress: Callable[[float], None]) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from etude.cli.table import draw_table, draw_vertical, format_column, format_row_count, printable, printable_lines
+from etude.cli.printable import printable, printable_lines
+from etude.cli.table import draw_table, draw_vertical_table, format_table_column, format_table_row_count
 from etude.errors import Invalid
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def chosen_output_format(options: argparse.Namespace) -> str:
     return "table"
 
 
-def write_result(result: Result, options: argparse.Namespace) -> None:
+def write_result_output(result: Result, options: argparse.Namespace) -> None:
     """Print or write a result; notes go to standard error, so that a pipe carries only data."""
     kind = chosen_output_format(options)
     if options.output:
@@ -53,7 +54,7 @@ def write_result(result: Result, options: argparse.Namespace) -> None:
 
         with Progress(f"writing {options.output}"), replace_output_file(Path(options.output)) as file:
             _write(result, kind, file, options)
-        sys.stderr.write(f"{format_row_count(result.row_count)} written to {printable(str(options.output))}\n")
+        sys.stderr.write(f"{format_table_row_count(result.row_count)} written to {printable(str(options.output))}\n")
     else:
         if kind in BINARY and sys.stdout.isatty():
             raise Invalid(f"{kind} cannot be printed to a terminal.", hint="Add --output FILE, or redirect.")
@@ -111,13 +112,13 @@ def _write_json(result: Result, out: IO[str]) -> None:
 
 
 def _write_csv(result: Result, out: IO[str], delimiter: str = ",") -> None:
-    from etude.cell_text import csv_line
-    from etude.column_text import csv_lines
+    from etude.cell_text import cells_to_csv_line
+    from etude.column_text import columns_to_csv_lines
 
-    out.write(csv_line([c.name for c in result.columns], delimiter) + "\n")
+    out.write(cells_to_csv_line([c.name for c in result.columns], delimiter) + "\n")
     kinds = [c.type for c in result.columns]
     for batch in result.pieces():
-        out.write("".join(f"{line}\n" for line in csv_lines(batch, kinds, delimiter)))
+        out.write("".join(f"{line}\n" for line in columns_to_csv_lines(batch, kinds, delimiter)))
 
 
 def _write_tsv(result: Result, out: IO[str]) -> None:
@@ -125,7 +126,7 @@ def _write_tsv(result: Result, out: IO[str]) -> None:
 
 
 def _write_ndjson(result: Result, out: IO[str]) -> None:
-    from etude.column_text import json_objects
+    from etude.column_text import columns_to_json_objects
 
     names = [c.name for c in result.columns]
     double = next((n for n in names if names.count(n) > 1), None)
@@ -136,11 +137,11 @@ def _write_ndjson(result: Result, out: IO[str]) -> None:
         )
     kinds = [c.type for c in result.columns]
     for batch in result.pieces():
-        out.write("".join(f"{line}\n" for line in json_objects(batch, names, kinds)))
+        out.write("".join(f"{line}\n" for line in columns_to_json_objects(batch, names, kinds)))
 
 
 def _write_markdown(result: Result, out: IO[str]) -> None:
-    from etude.column_text import text_lines
+    from etude.column_text import columns_to_text_lines
 
     def line(cells: Iterable[str]) -> str:
         texts = (c.replace("\\", "\\\\").replace("|", "\\|") for c in cells)
@@ -150,7 +151,7 @@ def _write_markdown(result: Result, out: IO[str]) -> None:
     out.write(line("---:" if is_number_type(c.type) else "---" for c in result.columns))
     kinds = [c.type for c in result.columns]
     for batch in result.pieces():
-        out.write("".join(map(line, text_lines(batch, kinds))))
+        out.write("".join(map(line, columns_to_text_lines(batch, kinds))))
 
 
 _WRITERS = {
@@ -166,7 +167,7 @@ def _write_table(result: Result, out: IO[str], options: argparse.Namespace) -> N
     """Print a table for people, through a pager if it is longer than the terminal."""
     terminal = out.isatty()
     size = shutil.get_terminal_size()
-    pager = find_pager() if terminal else None
+    pager = find_output_pager() if terminal else None
     most = FILE_ROWS if getattr(options, "output", None) else PAGED_ROWS if pager else SHOWN_ROWS
     if most == FILE_ROWS and result.row_count > most:
         raise Invalid(
@@ -174,7 +175,7 @@ def _write_table(result: Result, out: IO[str], options: argparse.Namespace) -> N
             hint="Write --output FILE.csv or FILE.parquet, or ask for the first rows with --limit-rows.",
         )
     rows = list(itertools.islice(result.iter_rows(shown=True), most))
-    text = draw_result(result, rows, options, size.columns if terminal else None, bold=terminal)
+    text = draw_result_output(result, rows, options, size.columns if terminal else None, bold=terminal)
     if pager and text.count("\n") >= size.lines:
         import subprocess
 
@@ -187,7 +188,7 @@ def _write_table(result: Result, out: IO[str], options: argparse.Namespace) -> N
         out.write(text)
 
 
-def find_pager() -> list[str] | None:
+def find_output_pager() -> list[str] | None:
     """Return the command of the pager: `PAGER`, or `less` if it is installed. An empty `PAGER` turns it off."""
     import shlex
 
@@ -198,7 +199,7 @@ def find_pager() -> list[str] | None:
     return words if words and words != ["cat"] and shutil.which(words[0]) else None
 
 
-def draw_result(
+def draw_result_output(
     result: Result, rows: list[tuple[Any, ...]], options: argparse.Namespace, width: int | None, bold: bool = False
 ) -> str:
     """Return the rows of a result as a table with a line below it that says what is not shown."""
@@ -206,10 +207,10 @@ def draw_result(
     if names == ["explain_key", "explain_value"]:
         plans = "".join(f"{printable_lines(str(value).rstrip())}\n" for _, value in rows)
         return plans + _footer(result, len(rows), 0)
-    columns = [format_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
+    columns = [format_table_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
     cells = list(zip(*columns)) if columns else []
     if getattr(options, "vertical", False):
-        return draw_vertical(names, cells) + _footer(result, len(rows), 0)
+        return draw_vertical_table(names, cells) + _footer(result, len(rows), 0)
     numeric = [is_number_type(c.type) for c in result.columns]
     wide = getattr(options, "wide", False)
     text, hidden = draw_table(names, cells, numeric, width=None if wide else width, elide=True, bold=bold)
@@ -233,11 +234,11 @@ def is_number_type(kind: str) -> bool:
     return name.removeprefix("U").startswith(_NUMBERS) and not name.startswith("INTERVAL") and not name.endswith("]")
 
 
-def print_table(
+def print_output_table(
     names: Sequence[str], rows: Sequence[Sequence[Any]], out: IO[str], numeric: Sequence[bool] = ()
 ) -> None:
     """Print a table. Control characters are escaped, and wide cells are folded to the width of the terminal."""
-    columns = [format_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
+    columns = [format_table_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
     # A pipe has no width, so lines may be as long as the data needs.
     width = shutil.get_terminal_size().columns if out.isatty() else None
     text, _ = draw_table(names, list(zip(*columns)), numeric, width=width, bold=out.isatty())

@@ -1,8 +1,8 @@
-"""The short way of `etude sql`: a database file, no settings, no other source.
+"""The fast path of `etude sql`: a database file, no settings, no other source.
 
-Most commands are of this kind, and the models of settings and events take longer to load than their queries. The engine
-is the same, with the same guard and the same limits, and so are the recorded run and its result. Whatever needs more -
-a setting, a limit of the command line, a registered source - goes the long way, through `App`.
+Most commands are of this kind, and the pydantic models of settings and events take longer to load than their queries.
+The engine is the same, with the same guard and the same limits, and so are the recorded run and its result. Whatever
+needs more - a setting, a limit of the command line, a registered source - takes the full path, through `App`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etude import plugins
-from etude.cli.options import database_file_argument
+from etude.cli.options import database_file_path
 from etude.defaults import (
     ENGINE_SCRATCH,
     OBJECTS,
@@ -28,12 +28,12 @@ from etude.defaults import (
 )
 from etude.runtime.plain_run import PlainRecord, run_plain_query
 from etude.sources.base import Mount
-from etude.sources.pool import EngineClient, EngineLimits
+from etude.sources.engine_client import EngineClient, EngineLimits
 from etude.sources.source_url import source_kind, source_name_from_url
 
 if TYPE_CHECKING:
     from etude.result import Result
-    from etude.sources.pool import ResultStream
+    from etude.sources.engine_client import ResultStream
     from etude.store.base import Store
 
 LIMITS = {"timeout_s": TIMEOUT_S, "rows": 0, "bytes": RESULT_BYTES, "limit": 0, "scan_rows": 0, "scan_bytes": 0}
@@ -43,8 +43,8 @@ LIMITS = {"timeout_s": TIMEOUT_S, "rows": 0, "bytes": RESULT_BYTES, "limit": 0, 
 def run_plain_sql(
     options: argparse.Namespace, query: str, engine: EngineClient, on_progress: Callable[[float], None]
 ) -> Result | None:
-    """Run the query in the engine and return its result; None, before anything is done, if that needs the long way."""
-    home, path = home_by_default(os.environ), database_file_argument(options.source)
+    """Return the result of the query; None, with nothing done yet, if the query needs the full path."""
+    home, path = home_by_default(os.environ), database_file_path(options.source)
     if home is None or not path or options.timeout is not None or options.limit_rows is not None:
         return None
     if _has_profile(home, path):
@@ -53,25 +53,25 @@ def run_plain_sql(
     store: Store | None = None
     try:
         if not options.no_record or ("." in query and home.exists()):
-            store = plugins.load_implementation("store", "sqlite")(home / STORE)
+            store = plugins.load_plugin("store", "sqlite")(home / STORE)
             store.recover()
             # A query with a dot may name a table of a registered source.
             if "." in query and store.has_sources():
                 return None
         engine.limits = EngineLimits(default_memory(), ENGINE_SCRATCH, default_threads())
 
-        def ask(describe: bool) -> ResultStream:
+        def start_query(describe: bool) -> ResultStream:
             engine.open((Mount(name, kind, path),))
             return engine.query(query, LIMITS, describe, on_progress)
 
         record = PlainRecord(store, home / OBJECTS) if store is not None and not options.no_record else None
-        return run_plain_query(query, name, os.path.abspath(path), LIMITS, ask, record, home / "scratch")
+        return run_plain_query(query, name, os.path.abspath(path), LIMITS, start_query, record, home / "scratch")
     finally:
         if store is not None:
             store.close()
 
 
 def _has_profile(home: Path, path: str) -> bool:
-    """Return whether the tables of a file were counted: the sizes correct the estimate of a query."""
+    """Return whether a profile of this file is stored; its table sizes correct the estimate."""
     mark = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return any((home / "profiles").glob(f"*/*-{mark}"))

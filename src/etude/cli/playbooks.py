@@ -11,14 +11,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.output import print_table
-from etude.cli.table import printable
+from etude.cli.output import print_output_table
+from etude.cli.printable import printable
 
 if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import SourceSpec
     from etude.learning.playbooks.admission import ReplayedAnswer
-    from etude.learning.playbooks.library import LessonEntry, PlaybookLibrary
+    from etude.learning.playbooks.playbook_library import LibraryDraft, LibraryEntry, PlaybookLibrary
     from etude.store.lessons import Exposure
 
 EXAMPLES = (
@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = verbs.add_parser("show", help="show a playbook, and why it is in its state")
     add = verbs.add_parser("add", help="add a playbook: a SKILL.md, or a folder that has one")
     add.add_argument("path", metavar="PATH", help="the file or the folder")
-    add.add_argument("--pin", action="store_true", help="always show it if it matches, without a coin")
-    pin = verbs.add_parser("pin", help="always show a playbook if it matches, without a coin")
+    add.add_argument("--pin", action="store_true", help="always show it if it matches, not by chance")
+    pin = verbs.add_parser("pin", help="always show a playbook if it matches, not by chance")
     retire = verbs.add_parser("retire", help="never show this version of a playbook again")
     history = verbs.add_parser("history", help="list the versions and changes of a playbook")
     effect = verbs.add_parser("effect", help="show the runs with and without a playbook, and the difference")
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
             _VERBS[options.verb](app.playbooks, options)
 
 
-def playbook_as_json(entry: LessonEntry) -> dict[str, Any]:
+def playbook_as_json(entry: LibraryEntry) -> dict[str, Any]:
     """Return a playbook as JSON."""
     standing, lesson = entry.standing, entry.lesson
     effect, low, high = standing.effect
@@ -101,7 +101,7 @@ def _print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
 
 
-def _effect_text(entry: LessonEntry) -> str:
+def _effect_text(entry: LibraryEntry) -> str:
     standing = entry.standing
     if not (standing.shown.runs and standing.withheld.runs):
         return "not measured yet"
@@ -117,17 +117,23 @@ def _list(library: PlaybookLibrary, options: argparse.Namespace) -> None:
         print("No playbooks yet; `etude playbooks add` adds one.")
     else:
         rows = [(e.lesson.name, e.state, str(e.eligible), str(e.shown), _effect_text(e)) for e in entries]
-        print_table(("name", "state", "matched", "shown", "effect"), rows, sys.stdout)
+        print_output_table(("name", "state", "matched", "shown", "effect"), rows, sys.stdout)
 
 
 def _show(library: PlaybookLibrary, options: argparse.Namespace) -> None:
+    draft = next((d for d in library.drafts() if d.name == options.name), None)
+    if draft is not None and options.name not in {lesson.name for lesson in library.lessons()}:
+        _show_draft(draft, options)
+        return
     entry = library.entry(options.name)
     if options.json:
         _print_json(playbook_as_json(entry) | {"text": entry.lesson.playbook.text})
         return
     print(printable(f"{entry.lesson.name} ({entry.state}: {entry.standing.reason})"))
-    print(printable(entry.lesson.playbook.description))
+    print(printable(" ".join(entry.lesson.playbook.description.split())))
     print(printable(f"shown: {_when(entry)}"))
+    if entry.lesson.is_shortened:
+        print(_too_long())
     for definition in entry.lesson.definitions:
         print(printable(f"`{definition.phrase}` means: {definition.meaning} (without a model as well)"))
     print(printable(f"effect: {_effect_text(entry)}; file: {entry.lesson.folder / 'SKILL.md'}"))
@@ -135,7 +141,22 @@ def _show(library: PlaybookLibrary, options: argparse.Namespace) -> None:
     print("\n".join(map(printable, entry.lesson.playbook.text.splitlines())))
 
 
-def _when(entry: LessonEntry) -> str:
+def _show_draft(draft: LibraryDraft, options: argparse.Namespace) -> None:
+    if options.json:
+        _print_json({"name": draft.name, "description": draft.description, "state": "draft", "text": draft.text})
+        return
+    print(printable(f"{draft.name} (draft: nothing uses it until it is accepted or tried)"))
+    print()
+    print("\n".join(map(printable, draft.text.splitlines())))
+
+
+def _too_long() -> str:
+    from etude.learning.playbooks.playbook_library import CHARS
+
+    return f"It is too long to be shown to a model as a whole: keep it below {CHARS:,} characters."
+
+
+def _when(entry: LibraryEntry) -> str:
     """Return for which questions a playbook is shown, and how often."""
     from etude.learning.playbooks.lesson_state import lesson_show_probability
 
@@ -159,11 +180,13 @@ def _retire(library: PlaybookLibrary, options: argparse.Namespace) -> None:
     _report(library.retire(options.name), options)
 
 
-def _report(entry: LessonEntry, options: argparse.Namespace) -> None:
+def _report(entry: LibraryEntry, options: argparse.Namespace) -> None:
     if options.json:
         _print_json(playbook_as_json(entry))
     else:
         print(printable(f"{entry.lesson.name} is {entry.state}"))
+        if entry.lesson.is_shortened:
+            sys.stderr.write(f"warning: {_too_long()}\n")
 
 
 def _history(library: PlaybookLibrary, options: argparse.Namespace) -> None:
@@ -174,7 +197,7 @@ def _history(library: PlaybookLibrary, options: argparse.Namespace) -> None:
         )
         return
     rows = [(f"{c.at:%Y-%m-%d %H:%M}", c.version, c.change, c.reason) for c in changes]
-    print_table(("at", "version", "change", "reason"), rows, sys.stdout)
+    print_output_table(("at", "version", "change", "reason"), rows, sys.stdout)
 
 
 def _effect(library: PlaybookLibrary, options: argparse.Namespace) -> None:
@@ -196,7 +219,7 @@ def _effect(library: PlaybookLibrary, options: argparse.Namespace) -> None:
             (e.run_id, "yes" if e.shown else "no", f"{e.q:g}", "succeeded" if e.success else "failed", e.why)
             for e in exposures
         ]
-        print_table(("run", "shown", "chance", "outcome", "why"), rows, sys.stdout)
+        print_output_table(("run", "shown", "chance", "outcome", "why"), rows, sys.stdout)
 
 
 def _exposure(exposure: Exposure) -> dict[str, Any]:
@@ -217,12 +240,12 @@ def _drafts(library: PlaybookLibrary, options: argparse.Namespace) -> None:
     elif not drafts:
         print("No drafts; `etude observe` writes one if similar queries work several times.")
     else:
-        print_table(("name", "description"), [(d.name, d.description) for d in drafts], sys.stdout)
+        print_output_table(("name", "description"), [(d.name, d.description) for d in drafts], sys.stdout)
 
 
 def _try(app: App, options: argparse.Namespace) -> None:
     from etude.errors import Invalid
-    from etude.learning.playbooks.admission import try_draft
+    from etude.learning.playbooks.admission import try_draft_for_admission
 
     library = app.playbooks
     model = options.model or app.settings.model
@@ -232,7 +255,7 @@ def _try(app: App, options: argparse.Namespace) -> None:
     def replay(question: str, source: str | None, text: str | None) -> ReplayedAnswer:
         return _ask_again(model, app.sources(), source, question, text)
 
-    found = try_draft(app.store, library.draft(options.name), replay, _say)
+    found = try_draft_for_admission(app.store, library.draft(options.name), replay, _say)
     if found.refused is None:
         entry = library.admit_draft(options.name, found.evidence)
         reason = found.evidence
@@ -254,7 +277,7 @@ def _ask_again(
     import tempfile
 
     from etude.app import App
-    from etude.evaluation import comparable_row
+    from etude.evaluation import comparable_evaluated_row
     from etude.learning.playbooks.admission import ReplayedAnswer
 
     with (
@@ -268,7 +291,7 @@ def _ask_again(
         computed = any(step.kind in ("sql", "python") and step.error is None for step in answer.run.steps)
         succeeded = answer.error is None and not answer.question and not answer.unverified and computed
         rows = answer.result.iter_rows() if answer.result is not None else ()
-        result = sorted(repr(comparable_row(row)) for row in islice(rows, 10_000))
+        result = sorted(repr(comparable_evaluated_row(row)) for row in islice(rows, 10_000))
         return ReplayedAnswer(succeeded, len(answer.run.steps), result)
 
 

@@ -1,4 +1,4 @@
-"""One line on the terminal that says what a command is doing, once it takes longer than it should."""
+"""One line on the terminal that says what a command is doing, once it takes noticeably long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from typing import IO, Self
 
-from etude.cli.table import printable
+from etude.cli.printable import printable
 
 PATIENCE_S = 1.0
 READING_S = 0.2

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.output import print_table
+from etude.cli.output import print_output_table
 
 if TYPE_CHECKING:
     from etude.operations.prune import Pruned
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _print(report: Pruned) -> None:
     rows = [(tenant, *(f"{getattr(done, kind):,}" for kind in KINDS)) for tenant, done in report.tenants.items()]
-    print_table(["tenant", *KINDS], rows, sys.stdout, [False, *[True] * len(KINDS)])
+    print_output_table(["tenant", *KINDS], rows, sys.stdout, [False, *[True] * len(KINDS)])
     for tenant, done in report.tenants.items():
         for reason, count in done.kept.items():
             sys.stdout.write(f"{tenant}: {count:,} old runs stay: {reason}\n")

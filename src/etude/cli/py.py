@@ -11,8 +11,8 @@ import tokenize
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from etude.cli.printable import printable
 from etude.cli.progress import Progress
-from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from etude.sessions.base import Cell, Output
@@ -31,12 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="the Python file; - reads standard input")
     parser.add_argument("--timeout", type=float, metavar="S", help="stop the code after S seconds")
     parser.add_argument("--isolation", type=int, choices=(2, 3), default=2, help="the least isolation to accept (2)")
-    add_network_argument(parser)
+    add_py_network_argument(parser)
     parser.add_argument("--no-record", action="store_true", help="do not record the run")
     parser.add_argument("--json", action="store_true", help="print the cell as JSON instead of its output")
 
 
-def add_network_argument(parser: argparse.ArgumentParser) -> None:
+def add_py_network_argument(parser: argparse.ArgumentParser) -> None:
     """Add the argument that allows network access."""
     parser.add_argument(
         "--network",
@@ -50,9 +50,9 @@ def add_network_argument(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the code in a session on the source; exit with 1 if it failed."""
     from etude.app import App
-    from etude.runtime.notebook import describe_cell
+    from etude.runtime.notebook import describe_notebook_cell
 
-    code = read_python_code(options.file)
+    code = read_py_code(options.file)
     record = False if options.no_record else None
     with App(record=record) as app, Progress(f"opening {options.source}") as progress:
         app.pool.on_load = progress
@@ -61,17 +61,17 @@ def run(options: argparse.Namespace) -> int:
 
             def show(output: Output) -> None:
                 progress.stop()  # the code shows by itself that it runs
-                print_cell_output(output)
+                print_py_cell_output(output)
 
             cell = session.execute(code, wall_s=options.timeout, on_output=None if options.json else show)
     if options.json:
-        sys.stdout.write(json.dumps(describe_cell(cell)) + "\n")
+        sys.stdout.write(json.dumps(describe_notebook_cell(cell)) + "\n")
     else:
-        print_cell_end(cell)
+        print_py_cell_end(cell)
     return 0 if cell.ok else 1
 
 
-def read_python_code(name: str) -> str:
+def read_py_code(name: str) -> str:
     """Return the code of a file, or of standard input for `-`, decoded as Python itself would decode it."""
     from etude.errors import Invalid, NotFound
 
@@ -88,7 +88,7 @@ def read_python_code(name: str) -> str:
         ) from None
 
 
-def print_cell_output(output: Output) -> None:
+def print_py_cell_output(output: Output) -> None:
     """Print a piece of output to standard output or standard error."""
     stream = sys.stdout if output.stream == "stdout" else sys.stderr
     _write(stream, output.text)
@@ -102,7 +102,7 @@ def _write(stream: IO[str], text: str) -> None:
     stream.write(text)
 
 
-def print_cell_end(cell: Cell) -> None:
+def print_py_cell_end(cell: Cell) -> None:
     """Print the value of a cell or its error, and its notes."""
     if cell.ok and cell.text:
         _write(sys.stdout, cell.text + "\n")

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from etude.cli.options import parse_source_options
-from etude.cli.output import print_table
+from etude.cli.output import print_output_table
 
 if TYPE_CHECKING:
     from etude.operations.backup import BackupManifest
@@ -81,4 +81,4 @@ def _list(manifests: list[BackupManifest], options: argparse.Namespace) -> None:
         )
         for m in manifests
     ]
-    print_table(["backup", "when", "store", "version", "artifacts", "bytes"], rows, sys.stdout)
+    print_output_table(["backup", "when", "store", "version", "artifacts", "bytes"], rows, sys.stdout)

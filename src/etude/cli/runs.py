@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from etude.cli.options import add_output_arguments
-from etude.cli.output import chosen_output_format, print_table, replace_output_file, write_result
-from etude.cli.table import format_row_count, printable, printable_lines
+from etude.cli.options import add_output_options
+from etude.cli.output import chosen_output_format, print_output_table, replace_output_file, write_result_output
+from etude.cli.printable import printable, printable_lines
+from etude.cli.table import format_table_row_count
 
 if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import Run, RunSummary, Step
-    from etude.replays.differences import Moved
+    from etude.replays.differences import MovedDifference
     from etude.store.base import Page
     from etude.store.scripts import ScriptUse
 
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     result = verbs.add_parser("result", help="print or write the result of a run")
     result.add_argument("run", help="its id, or the beginning of it")
     result.add_argument("--result", metavar="NAME", help="another result that the answer shows, such as r2")
-    add_output_arguments(result)
+    add_output_options(result)
     script = verbs.add_parser("script", help="print a run as a Python file that runs alone, with parameters and guards")
     script.add_argument("run", help="its id, or the beginning of it")
     script.add_argument("--output", metavar="FILE", help="write here instead of standard output")
@@ -156,7 +157,7 @@ def print_runs(page: Page[RunSummary], out: IO[str]) -> None:
         for r in page.items
     ]
     names = ["run", "when", "kind", "source", "status", "rows", "ms", "text"]
-    print_table(names, rows, out, [False] * 5 + [True, True, False])
+    print_output_table(names, rows, out, [False] * 5 + [True, True, False])
 
 
 def _filter(options: argparse.Namespace) -> Any:
@@ -193,18 +194,18 @@ def _show(app: App, options: argparse.Namespace) -> None:
 def _commands(found: Run) -> list[tuple[str, str]]:
     """Return the commands that print what a run made."""
     from etude.errors import NotFound
-    from etude.runtime.script import script_of_run
+    from etude.runtime.standalone_script import standalone_script_of_run
 
     commands = [("result", f"etude runs result {found.id}")] if found.result_artifact else []
     with contextlib.suppress(NotFound):
-        script_of_run(found)
+        standalone_script_of_run(found)
         commands.append(("script", f"etude runs script {found.id}"))
     return commands
 
 
 def _result(app: App, options: argparse.Namespace) -> None:
     chosen_output_format(options)
-    write_result(app.result(options.run, options.result), options)
+    write_result_output(app.result(options.run, options.result), options)
 
 
 def _facts(found: Run) -> list[tuple[str, Any]]:
@@ -236,7 +237,9 @@ def _show_step(app: App, found: Run, step: Step) -> None:
     if step.estimate and step.estimate.scan_rows is not None:
         lines.append(f"  estimate  reads {step.estimate.scan_rows:,} rows, {step.estimate.scan_bytes or 0:,} bytes")
     if step.result:
-        lines.append(f"  returned  {format_row_count(step.result.row_count)}{', cut' if step.result.truncated else ''}")
+        lines.append(
+            f"  returned  {format_table_row_count(step.result.row_count)}{', cut' if step.result.truncated else ''}"
+        )
     lines += [f"  read      {printable(f'{r.source}.{r.table}')}  {r.fingerprint or ''}" for r in step.reads]
     lines += [f"  versions  {', '.join(f'{k} {v}' for k, v in sorted(step.versions.items()))}", ""]
     lines += [f"    {printable(line)}" for line in step.code.splitlines()]
@@ -308,10 +311,10 @@ def _replay(app: App, options: argparse.Namespace) -> int:
     return 0 if proof.same else 1
 
 
-def _print_moved(moved: Moved) -> None:
+def _print_moved(moved: MovedDifference) -> None:
     rows = [("-", *row) for row in moved.lost] + [("+", *row) for row in moved.added]
     if rows:
-        print_table(["", *moved.columns], rows, sys.stdout)
+        print_output_table(["", *moved.columns], rows, sys.stdout)
 
 
 def _diff(app: App, options: argparse.Namespace) -> None:
@@ -351,7 +354,7 @@ def _scripts(app: App, options: argparse.Namespace) -> None:
     rows = [
         (s.id, s.source, s.state, len(app.scripts.stored.uses(s.id)), s.question[:60], s.reason[:60]) for s in scripts
     ]
-    print_table(["script", "source", "state", "uses", "question", "reason"], rows, sys.stdout)
+    print_output_table(["script", "source", "state", "uses", "question", "reason"], rows, sys.stdout)
 
 
 def _withdraw(app: App, options: argparse.Namespace) -> int:
@@ -443,4 +446,4 @@ def _pins(app: App, options: argparse.Namespace) -> None:
             sys.stdout.write(json.dumps(facts) + "\n")
         return
     rows = [(each.run_id, f"{each.at.astimezone():%Y-%m-%d %H:%M}", each.reason) for each in pins]
-    print_table(["run", "pinned", "reason"], rows, sys.stdout)
+    print_output_table(["run", "pinned", "reason"], rows, sys.stdout)

@@ -6,11 +6,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.options import whole_number
-from etude.cli.table import printable
+from etude.cli.options import parse_whole_number_option
+from etude.cli.printable import printable
 
 if TYPE_CHECKING:
-    from etude.search.results import SearchHit
+    from etude.search.search_results import SearchHit
 
 EXAMPLES = (
     'etude search shop.duckdb "warm clothes for winter"',
@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mode", choices=("hybrid", "vector", "text"), default="hybrid", help="how to compare (hybrid)"
     )
-    parser.add_argument("-k", type=whole_number, default=10, metavar="N", help="how many to show (10)")
-    parser.add_argument("--offset", type=whole_number, default=0, metavar="N", help="how many to skip")
+    parser.add_argument("-k", type=parse_whole_number_option, default=10, metavar="N", help="how many to show (10)")
+    parser.add_argument("--offset", type=parse_whole_number_option, default=0, metavar="N", help="how many to skip")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

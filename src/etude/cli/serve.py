@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("source", nargs="*", metavar="SOURCE", help="data to serve in addition to the named sources")
     parser.add_argument("--host", help="the address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=port_number, help="the port (8520); 0 picks a free one")
+    parser.add_argument("--port", type=parse_serve_port, help="the port (8520); 0 picks a free one")
     parser.add_argument("--keys", action="store_true", help="require keys on the loopback interface as well")
     parser.add_argument(
         "--no-keys", action="store_true", help="require no keys, even beyond the loopback interface ..."
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reload", action="store_true", help="restart when code or settings change; for developers")
 
 
-def port_number(text: str) -> int:
+def parse_serve_port(text: str) -> int:
     """Return a port; argparse reports what is not one."""
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"`{text}` is not a port from 0 to 65535")
@@ -42,15 +42,16 @@ def run(options: argparse.Namespace) -> None:
     """Serve until stopped."""
     import os
 
-    from etude.addresses import is_loopback
+    from etude.host_addresses import is_loopback_host
 
     try:
-        from etude.api.http_server import serve_http
-        from etude.telemetry import configure_json_logs
+        from etude.api.uvicorn_server import serve_with_uvicorn
+        from etude.telemetry import configure_telemetry_logs
     except ImportError as error:
         raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
     from etude.app import App
     from etude.entities import SourceSpec
+    from etude.process_confinement import share_process_arenas
     from etude.settings import load_settings
     from etude.sources.source_url import source_name_from_url
 
@@ -59,7 +60,8 @@ def run(options: argparse.Namespace) -> None:
 
         serve_with_reload(_arguments(options))
         return
-    configure_json_logs()
+    share_process_arenas()
+    configure_telemetry_logs()
     settings = load_settings()
     paths = [s for s in options.source if "://" in s or set("*?[") & {*s} or os.path.exists(os.path.expanduser(s))]
     named = {source_name_from_url(url): SourceSpec(url=os.path.expanduser(url)) for url in paths}
@@ -76,18 +78,18 @@ def run(options: argparse.Namespace) -> None:
         if trouble:
             sys.stderr.write(f"warning: {trouble} Search indexes there are exact ones, which are read into memory.\n")
         # Only a person at a terminal, on this machine, wants a browser.
-        wanted = sys.stdin.isatty() and sys.stdout.isatty() and is_loopback(host) and not options.no_open
-        serve_http(
+        wanted = sys.stdin.isatty() and sys.stdout.isatty() and is_loopback_host(host) and not options.no_open
+        serve_with_uvicorn(
             app,
             host,
             port,
             keys_required=keys,
-            anyone=not keys and not is_loopback(host),
-            on_listening=open_browser if wanted else None,
+            anyone=not keys and not is_loopback_host(host),
+            on_listening=open_served_page if wanted else None,
         )
 
 
-def open_browser(address: str) -> None:
+def open_served_page(address: str) -> None:
     """Open the page in the person's browser, if there is one, without waiting for it."""
     import threading
     import webbrowser
@@ -109,11 +111,11 @@ def _arguments(options: argparse.Namespace) -> list[str]:
 
 def check_serve_access(app: App, host: str, options: argparse.Namespace) -> bool:
     """Return whether keys are required; raise if the server would be open to the network by accident."""
-    from etude.addresses import is_loopback
+    from etude.host_addresses import is_loopback_host
     from etude.store.identity import Identity
 
-    keys: bool = options.keys or (not is_loopback(host) and not options.no_keys)
-    if not keys and not is_loopback(host) and not options.open_to_everyone:
+    keys: bool = options.keys or (not is_loopback_host(host) and not options.no_keys)
+    if not keys and not is_loopback_host(host) and not options.open_to_everyone:
         raise Invalid(
             f"Without keys, everyone who reaches `{host}` could read all data.",
             hint="Leave out --no-keys, or add --open-to-everyone.",

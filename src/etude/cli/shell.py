@@ -9,9 +9,9 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
+from etude.cli.printable import printable
 from etude.cli.progress import Progress
-from etude.cli.py import add_network_argument, print_cell_end, print_cell_output
-from etude.cli.table import printable
+from etude.cli.py import add_py_network_argument, print_py_cell_end, print_py_cell_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,17 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="a name, a path or a URL")
     parser.add_argument("--isolation", type=int, choices=(2, 3), default=2, help="the least isolation to accept (2)")
     parser.add_argument("--sql", action="store_true", help="a prompt for SQL instead of Python")
-    add_network_argument(parser)
+    add_py_network_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Read cells and run them until the end of input."""
     from etude.app import App
-    from etude.cli.options import open_app
+    from etude.cli.options import open_app_for
     from etude.cli.sql_prompt import prompt_sql
 
     if options.sql:
-        with open_app(options.source) as app:
+        with open_app_for(options.source) as app:
             prompt_sql(app, options.source)
         return
     with contextlib.ExitStack() as stack:
@@ -62,7 +62,7 @@ def _run_cell(session: Notebook, code: str) -> None:
     if not code.strip():
         return
     with _interrupting(session):
-        print_cell_end(session.execute(code, on_output=print_cell_output))
+        print_py_cell_end(session.execute(code, on_output=print_py_cell_output))
         if not session.alive:
             session.execute(PREAMBLE)  # the new session needs `db` as well
 

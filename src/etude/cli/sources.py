@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.output import print_table
+from etude.cli.output import print_output_table
+from etude.cli.printable import printable
 from etude.cli.progress import Progress
-from etude.cli.table import printable
 from etude.errors import Invalid
 from etude.redaction import redact
 
@@ -129,7 +129,7 @@ def _run_remotely(options: argparse.Namespace) -> None:
                 sys.stdout.write(json.dumps(items) + "\n")
             else:
                 rows = [(i["id"], i["kind"], "yes" if i["removable"] else "no") for i in items]
-                print_table(["name", "kind", "removable"], rows, sys.stdout)
+                print_output_table(["name", "kind", "removable"], rows, sys.stdout)
         case "remove":
             send_to_server(options.server, options.key, "DELETE", f"/api/datasets/{quote(options.name)}", None, {})
             sys.stderr.write(f"removed {printable(options.name)}\n")
@@ -147,7 +147,7 @@ def _show_report(report: dict[str, Any], as_json: bool) -> None:
         )
         for t in report["tables"]
     ]
-    print_table(["table", "rows", "columns"], rows, sys.stdout, [False, True, False])
+    print_output_table(["table", "rows", "columns"], rows, sys.stdout, [False, True, False])
     for note in report["notes"]:
         sys.stdout.write(f"note: {printable(note)}\n")
 
@@ -170,10 +170,10 @@ def _add(app: App, options: argparse.Namespace) -> Catalog:
 
 def _describe(app: App, options: argparse.Namespace) -> None:
     """Set or withdraw a description, and say which answers may rest on the one before."""
-    from etude.catalog.storage.annotations import put_description
+    from etude.catalog.storage.annotations import put_annotation_description
 
     source = app.source(options.name)
-    now = put_description(app, source, options.what, None if options.withdraw else options.text)
+    now = put_annotation_description(app, source, options.what, None if options.withdraw else options.text)
     used = len(app.scripts.stored.uses(f"description:{source.name}"))
     if options.json:
         sys.stdout.write(json.dumps({"name": options.what, "description": now, "used_by": used}) + "\n")
@@ -201,7 +201,7 @@ def _list(app: App, options: argparse.Namespace) -> None:
     elif not specs:
         sys.stdout.write("No sources yet. `etude sources add NAME PATH_OR_URL` adds one.\n")
     else:
-        print_table(["name", "kind", "url"], [(n, s.kind, redact(s.url)) for n, s in specs.items()], sys.stdout)
+        print_output_table(["name", "kind", "url"], [(n, s.kind, redact(s.url)) for n, s in specs.items()], sys.stdout)
 
 
 def print_source_schema(catalog: Catalog, as_json: bool) -> None:
@@ -212,7 +212,7 @@ def print_source_schema(catalog: Catalog, as_json: bool) -> None:
         sys.stdout.write(catalog.model_dump_json() + "\n")
         return
     lines = [_line(table, catalog.dialect) for table in catalog.tables]
-    print_table(["table", "rows", "columns"], lines, sys.stdout, [False, True, False])
+    print_output_table(["table", "rows", "columns"], lines, sys.stdout, [False, True, False])
     for note in catalog.notes:
         sys.stdout.write(f"note: {printable(note)}\n")
     for table in catalog.tables:
@@ -231,7 +231,7 @@ def _line(table: Table, dialect: str) -> tuple[str, str, str]:
 
 def _as_written(name: str, dialect: str) -> str:
     """Return a name as a query writes it: in quotes if it needs them."""
-    from etude.sources.files.discover import RESERVED
+    from etude.sources.files.table_names import RESERVED
     from etude.sources.quoting import quote_identifier
 
     plain = re.fullmatch(r"[^\W\d]\w*", name) and name.lower() not in RESERVED

@@ -9,21 +9,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.options import (
-    add_query_arguments,
+    add_query_options,
     limits_from_options,
-    open_app,
+    open_app_for,
     progress_delay,
     read_source_files,
-    start_engine,
+    start_engine_for,
 )
-from etude.cli.output import chosen_output_format, write_result
+from etude.cli.output import chosen_output_format, write_result_output
 from etude.cli.plain_sql import run_plain_sql
 from etude.cli.progress import Progress
 
 if TYPE_CHECKING:
     from etude.result import Result
-    from etude.sources.parameters import Params
-    from etude.sources.pool import EngineClient
+    from etude.sources.engine_client import EngineClient
+    from etude.sources.query_parameters import Params
 
 EXAMPLES = (
     'etude sql shop.duckdb "SELECT country, count(*) FROM customers GROUP BY ALL"',
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a value for the next ? or $1 of the query, or NAME=VALUE for $NAME or :NAME; numbers, true, false and "
         "null are read as such, other values as text",
     )
-    add_query_arguments(parser)
+    add_query_options(parser)
 
 
 def read_sql_params(query: str, given: list[str]) -> Params | None:
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
     """Run the query and print the result."""
     chosen_output_format(options)
     query = sys.stdin.read() if options.query == "-" else options.query
-    engine = start_engine(options.source)
+    engine = start_engine_for(options.source)
     try:
         with Progress("running the query", patience_s=progress_delay(options.source)) as progress:
             result = run_plain_sql(options, query, engine, progress) if engine and not options.param else None
@@ -85,14 +85,14 @@ def run(options: argparse.Namespace) -> None:
     finally:
         if engine is not None:
             engine.kill()  # it has the file open, and a pager may show the result for long
-    write_result(result, options)
+    write_result_output(result, options)
 
 
 def run_sql_in_app(
     options: argparse.Namespace, query: str, engine: EngineClient | None, on_progress: Callable[[float], None]
 ) -> Result:
     """Run the query in an app, with all settings."""
-    with open_app(options.source, False if options.no_record else None, engine) as app:
+    with open_app_for(options.source, False if options.no_record else None, engine) as app:
         read_source_files(app, options, on_progress)
         params = read_sql_params(query, options.param)
         return app.sql(options.source, query, params, limits=limits_from_options(app, options), on_progress=on_progress)

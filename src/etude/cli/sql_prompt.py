@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.options import progress_delay
-from etude.cli.output import print_table, write_result
+from etude.cli.output import print_output_table, write_result_output
+from etude.cli.printable import printable
 from etude.cli.progress import Progress
-from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ exit, quit        end it; so does Ctrl-D
 """
 
 
-class Commands:
+class PromptCommands:
     """The commands of a prompt, and whether results are shown vertically."""
 
     def __init__(self, app: App, source: str, about: str) -> None:
@@ -60,7 +60,7 @@ class Commands:
     def _print_tables(self) -> None:
         tables = self._app.catalog(self._source).tables
         rows = [(t.name, t.kind, t.row_count, len(t.columns)) for t in tables]
-        print_table(["table", "kind", "rows", "columns"], rows, sys.stdout, [False, False, True, True])
+        print_output_table(["table", "kind", "rows", "columns"], rows, sys.stdout, [False, False, True, True])
 
     def _print_schema(self, name: str) -> None:
         from etude.errors import NotFound
@@ -75,15 +75,15 @@ class Commands:
             for c in t.columns
         ]
         shown = 4 if any(row[-1] for row in rows) else 3
-        print_table(["table", "column", "type", "key"][:shown], [row[:shown] for row in rows], sys.stdout)
+        print_output_table(["table", "column", "type", "key"][:shown], [row[:shown] for row in rows], sys.stdout)
 
 
 def prompt_sql(app: App, source: str) -> None:
     """Read queries that end with `;` and run them, until the end of input."""
-    from etude.cli.main import report_error
+    from etude.cli.main import report_main_error
     from etude.errors import EtudeError
 
-    commands = Commands(app, source, "A query ends with `;` and may have several lines.")
+    commands = PromptCommands(app, source, "A query ends with `;` and may have several lines.")
     with Progress(f"opening {source}", patience_s=progress_delay(source)) as opening:
         app.source(source).mount(opening)
     sys.stdout.write(f"SQL on `{source}`. A query ends with `;`. `/help` lists commands, Ctrl-D ends it.\n")
@@ -94,19 +94,19 @@ def prompt_sql(app: App, source: str) -> None:
                     continue
                 with Progress("running the query") as progress:
                     result = app.sql(source, text, on_progress=progress)
-                write_result(result, prompt_options(commands))
+                write_result_output(result, prompt_options(commands))
             except EtudeError as error:
-                report_error(error, argparse.Namespace())
+                report_main_error(error, argparse.Namespace())
             except KeyboardInterrupt:
                 sys.stdout.write("\n")
 
 
-def prompt_options(commands: Commands) -> argparse.Namespace:
+def prompt_options(commands: PromptCommands) -> argparse.Namespace:
     """Return how a prompt shows results."""
     return argparse.Namespace(format=None, output=None, wide=False, vertical=commands.vertical)
 
 
-def _read_query(commands: Commands) -> str | None:
+def _read_query(commands: PromptCommands) -> str | None:
     """Read lines up to a `;` or a command; None at the end."""
     lines: list[str] = []
     while True:

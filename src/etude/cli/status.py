@@ -1,4 +1,4 @@
-"""`etude status`: how the installation is, and what is wrong."""
+"""`etude status`: the health of the installation, and what is wrong."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.output import print_table
-from etude.cli.table import printable
+from etude.cli.output import print_output_table
+from etude.cli.printable import printable
 
 if TYPE_CHECKING:
     from etude.operations.status import Status
@@ -63,17 +63,17 @@ def _print(found: Status) -> None:
             for name, use in found.storage.items()
         ]
         sys.stdout.write("\n")
-        print_table(["tenant", "results", "limit"], rows, sys.stdout, [False, True, True])
+        print_output_table(["tenant", "results", "limit"], rows, sys.stdout, [False, True, True])
     if found.processes:
         processes = [
             (p.role, p.host, str(p.pid), p.version, p.address, "alive" if p.alive else "gone") for p in found.processes
         ]
         sys.stdout.write("\n")
-        print_table(["process", "host", "pid", "version", "address", "state"], processes, sys.stdout)
+        print_output_table(["process", "host", "pid", "version", "address", "state"], processes, sys.stdout)
     if found.errors:
         errors = [(f"{e.at.astimezone():%Y-%m-%d %H:%M:%S}", e.what, e.error[:80]) for e in found.errors]
         sys.stdout.write("\n")
-        print_table(["when", "last errors", "error"], errors, sys.stdout)
+        print_output_table(["when", "last errors", "error"], errors, sys.stdout)
     sys.stdout.write("\n")
     for text in found.notes:
         sys.stdout.write(f"note: {printable(text)}\n")

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from etude.cell_text import without_midnight
+from etude.cell_text import cells_without_midnight
+from etude.cli.printable import printable
 
 CELL = 200
 """The most characters of a cell in a table."""
@@ -26,14 +27,7 @@ _WORD = re.compile(
 _CAMEL_ID = re.compile(r"[a-z](Id|ID|Key|Code|No|Nr|Year)$")
 
 
-def printable(text: str) -> str:
-    """Escape the characters that could control the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def cell_width(text: str) -> int:
+def table_cell_width(text: str) -> int:
     """Return how many columns of a terminal the text takes."""
     if text.isascii():
         return len(text)
@@ -46,21 +40,21 @@ def _char_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def format_column(name: str, values: Sequence[Any]) -> list[str | None]:
+def format_table_column(name: str, values: Sequence[Any]) -> list[str | None]:
     """Return the values of a column as people read them; None stays None.
 
     All floats of a column get the same number of decimals. If a column has large integers, all of its integers get
     separators, unless it looks like an identifier. Times that are all at midnight are dates.
     """
-    values = without_midnight(values)
+    values = cells_without_midnight(values)
     floats = [v for v in values if isinstance(v, float) and math.isfinite(v)]
     decimals = _decimals(floats)
-    grouped = not is_identifier_column(name)
+    grouped = not is_identifier_table_column(name)
     large = any(isinstance(v, int) and not isinstance(v, bool) and abs(v) >= LARGE for v in values)
     return [None if v is None else printable(_show(v, decimals, grouped, large)) for v in values]
 
 
-def is_identifier_column(name: str) -> bool:
+def is_identifier_table_column(name: str) -> bool:
     """Return whether a column of this name holds numbers that are not amounts: ids, codes, years."""
     if re.match(r"(sum|count|avg|mean|median)\s*\(", name, re.IGNORECASE):
         return False  # an amount, whatever it was computed from
@@ -74,7 +68,7 @@ def _show(value: Any, decimals: int, grouped: bool, large: bool = False) -> str:
         case int():
             return f"{value:,}" if grouped and large else str(value)
         case float():
-            return format_float(value, decimals)
+            return format_table_float(value, decimals)
         case Decimal():
             return f"{value:,f}" if value.is_finite() and grouped else str(value)
         case dict() | list() | tuple():
@@ -83,7 +77,7 @@ def _show(value: Any, decimals: int, grouped: bool, large: bool = False) -> str:
             return f"{value}"
 
 
-def format_float(value: float, decimals: int) -> str:
+def format_table_float(value: float, decimals: int) -> str:
     """Return a float with separators and this many decimals; in scientific notation if these would hide its size."""
     if not math.isfinite(value):
         return str(value)
@@ -145,7 +139,10 @@ def draw_table(
     """
     shown = [[_cut(c, CELL) for c in row] for row in rows]
     heads = [printable(name) for name in names]
-    widths = [max([cell_width(head), *(cell_width(_or_null(row[i])) for row in shown)]) for i, head in enumerate(heads)]
+    widths = [
+        max([table_cell_width(head), *(table_cell_width(_or_null(row[i])) for row in shown)])
+        for i, head in enumerate(heads)
+    ]
     hidden = 0
     if width is not None and elide:
         widths, hidden = _fit(widths, width)
@@ -218,14 +215,14 @@ def _lines(
             text = _or_null(cell[at]) if at < len(cell) else ""
             styled = f"\x1b[1m{text}\x1b[0m" if bold and text else text
             styled = f"\x1b[2m{text}\x1b[0m" if dim and at < len(cell) and cell[at] is None else styled
-            room = " " * (w - cell_width(text))
+            room = " " * (w - table_cell_width(text))
             parts.append(room + styled if side else styled + room)
         lines.append(f" {bar} ".join([*parts, "…"] if hidden else parts))
     return lines
 
 
 def _fold(text: str, width: int) -> list[str | None]:
-    if cell_width(text) <= width:
+    if table_cell_width(text) <= width:
         return [text]
     import textwrap
 
@@ -233,7 +230,7 @@ def _fold(text: str, width: int) -> list[str | None]:
 
 
 def _clip(text: str, width: int) -> str:
-    if cell_width(text) <= width:
+    if table_cell_width(text) <= width:
         return text
     out, used = "", 1
     for char in text:
@@ -244,24 +241,19 @@ def _clip(text: str, width: int) -> str:
     return out + "…"
 
 
-def draw_vertical(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
+def draw_vertical_table(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
     """Return each row as a block with one line for each column."""
     heads = [printable(name) for name in names]
-    label = max(map(cell_width, heads), default=0)
+    label = max(map(table_cell_width, heads), default=0)
     blocks = []
     for number, row in enumerate(rows, 1):
         lines = [f"─[ row {number:,} ]".ljust(max(label + GAP + 12, 24), "─")]
         for head, cell in zip(heads, row):
-            lines.append(f"{head}{' ' * (label - cell_width(head))} │ {'null' if cell is None else cell}")
+            lines.append(f"{head}{' ' * (label - table_cell_width(head))} │ {'null' if cell is None else cell}")
         blocks.append("\n".join(lines))
     return "\n".join(blocks) + ("\n" if blocks else "")
 
 
-def format_row_count(count: int) -> str:
+def format_table_row_count(count: int) -> str:
     """Return a number of rows in words."""
     return "1 row" if count == 1 else f"{count:,} rows"
-
-
-def printable_lines(text: str) -> str:
-    """Escape control characters, but keep line breaks."""
-    return "\n".join(printable(line) for line in text.split("\n"))

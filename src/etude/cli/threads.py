@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etude.cli.output import print_table, replace_output_file
-from etude.cli.table import printable_lines
+from etude.cli.output import print_output_table, replace_output_file
+from etude.cli.printable import printable_lines
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
 def _list(app: App, options: argparse.Namespace) -> None:
     threads = app.store.threads(limit=options.limit).items
     rows = [(t.id, t.source or "", t.updated_at.isoformat(" ", "seconds")[:19], t.title) for t in threads]
-    print_table(["thread", "source", "updated", "title"], rows, sys.stdout)
+    print_output_table(["thread", "source", "updated", "title"], rows, sys.stdout)
 
 
 def _show(app: App, options: argparse.Namespace) -> None:

@@ -1,1 +1,1 @@
-"""The MCP surface: the tools and resources of etude for the agents of others. `server.create_mcp` makes it."""
+"""The MCP surface: the tools and resources of etude for the agents of others. `server.create_mcp_server` makes it."""

@@ -6,19 +6,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from etude.agents.control import (
+from etude.agents.agent_control import (
     LONGEST_DELAY_S,
     MAX_REASON,
     MOST_URGENCY,
-    Agents,
+    AgentControl,
     Sent,
-    check_agent_rights,
     require_agent_control,
 )
+from etude.agents.agent_kinds import check_agent_rights
 from etude.entities import Entity
 from etude.mcp_server.caller import McpCaller, Tool
 from etude.store.action import URGENCY
-from etude.store.agents import AgentInfo, AgentStep, Cause
+from etude.store.agents import AgentCause, AgentInfo, AgentStep
 from etude.store.processes import Processes
 
 AgentId = Annotated[str, Field(max_length=128, description="The id of an agent.")]
@@ -144,11 +144,11 @@ def agents_destroy(
     return _hold(caller, agent_id).destroy(agent_id, grace_s, cause=_cause(caller, reason))
 
 
-def _cause(caller: McpCaller, reason: str | None) -> Cause:
-    return Cause(caller.key_id or "mcp", reason or "")
+def _cause(caller: McpCaller, reason: str | None) -> AgentCause:
+    return AgentCause(caller.key_id or "mcp", reason or "")
 
 
-def _hold(caller: McpCaller, agent_id: str) -> Agents:
+def _hold(caller: McpCaller, agent_id: str) -> AgentControl:
     return require_agent_control(caller.app.agents, agent_id, caller.require)
 
 

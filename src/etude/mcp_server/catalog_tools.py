@@ -94,12 +94,12 @@ def catalogs_show(
     table: Annotated[str | None, Field(max_length=500, description="A table to return the whole profile of.")] = None,
 ) -> CatalogView:
     """Return a catalog: its changes, and the keys and references of its tables; with `table`, all statistics of one."""
-    from etude.catalog.storage.catalog_store import with_acknowledgements
+    from etude.catalog.storage.catalog_store import with_stored_acknowledgements
 
     name, store = _catalogs_of(caller, dataset)
     stored = store.run(catalog)
     followed, profile = store.changes_of(stored), _profile_of(store, stored)
-    changes = with_acknowledgements(followed.changes, store.acknowledgements()) if followed else ()
+    changes = with_stored_acknowledgements(followed.changes, store.acknowledgements()) if followed else ()
     found = profile.table(table) if table is not None else None
     if table is not None and found is None:
         near = difflib.get_close_matches(table, [t.name for t in profile.tables], n=1)

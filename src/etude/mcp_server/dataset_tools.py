@@ -10,8 +10,8 @@ from pydantic import Field
 from etude.entities import Entity, Table
 from etude.errors import NotFound
 from etude.mcp_server.caller import Dataset, McpCaller, Tool
-from etude.search.base import Kind, Mode
-from etude.search.results import MatchPage, SearchPage
+from etude.search.index_base import Kind, Mode
+from etude.search.search_results import MatchPage, SearchPage
 
 DESCRIBED = 20
 """The most tables that are described in one answer; of larger datasets a client gets the list of tables first."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from etude.entities import Entity
 from etude.feedback import Feedback
-from etude.learning.playbooks.summary import (
+from etude.learning.playbooks.playbook_summary import (
     PlaybookExposure,
     PlaybookSummary,
     summarise_exposure,
@@ -96,7 +96,7 @@ def playbooks_show(caller: McpCaller, name: PlaybookName) -> PlaybookRecord:
 def playbooks_add(
     caller: McpCaller,
     text: Annotated[str, Field(min_length=1, max_length=TEXT, description="the whole SKILL.md")],
-    pin: Annotated[bool, Field(description="always show it if it matches, without a coin")] = False,
+    pin: Annotated[bool, Field(description="always show it if it matches, not by chance")] = False,
 ) -> PlaybookSummary:
     """Add a playbook, or replace the one of the same name; its effect is then measured anew."""
     return summarise_playbook(caller.app.playbooks.add_text(text, pin))

@@ -10,7 +10,7 @@ from pydantic import Field
 from etude.entities import ENDED, AnswerBody, Entity, RowPage, Run, RunStatus
 from etude.errors import EtudeError
 from etude.mcp_server.caller import ROWS, TEXT, Dataset, McpCaller, Tool
-from etude.result import first_row_page
+from etude.result import first_result_page
 from etude.runtime.answer import answer_to_body
 from etude.runtime.query import CELL
 
@@ -89,7 +89,7 @@ def sql(
         raise
     if result.run_id is not None:
         caller.charge_run(result.run_id)
-    page = first_row_page(result, limit)
+    page = first_result_page(result, limit)
     if page.next is None or result.run_id is None:
         return page
     kept = caller.app.store.run(result.run_id).result_artifact

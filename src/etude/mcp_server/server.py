@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from etude import __version__
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, problem
-from etude.fair_share import FairShare, hold_slot
+from etude.fair_share import FairShare, hold_fair_slot
 from etude.mcp_server import agent_tools, catalog_tools, dataset_tools, playbook_tools, run_tools
 from etude.mcp_server.caller import FindCaller, McpCaller, Tool
 from etude.store.identity import Role
@@ -107,7 +107,7 @@ def choose_mcp_tools(names: str) -> frozenset[str]:
     return chosen
 
 
-def create_mcp(find_caller: FindCaller, tools: frozenset[str] | None = None) -> MCPServer[Any]:
+def create_mcp_server(find_caller: FindCaller, tools: frozenset[str] | None = None) -> MCPServer[Any]:
     """Create the MCP server; `find_caller` returns the caller of a request. `tools` narrows the list."""
     server = _Server("etude", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", subscriptions=False)
     threads = _Threads()
@@ -133,7 +133,7 @@ class _Threads:
         self._limiter = anyio.CapacityLimiter(2 * THREADS)
 
     async def run(self, caller: McpCaller, work: Callable[[], T]) -> T:
-        async with hold_slot(self._share, caller.app.tenant):
+        async with hold_fair_slot(self._share, caller.app.tenant):
             return await anyio.to_thread.run_sync(work, limiter=self._limiter)
 
 
@@ -204,7 +204,7 @@ def serve_mcp_stdio(app: App, tools: frozenset[str] | None = None) -> None:
 
     identity = Identity(app.store)
     caller = McpCaller(app, lambda fields: identity.add_report(app.tenant, fields))
-    create_mcp(lambda _: caller, tools).run("stdio")
+    create_mcp_server(lambda _: caller, tools).run("stdio")
 
 
 def mcp_http_handler(
@@ -214,7 +214,7 @@ def mcp_http_handler(
     from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
     from mcp.server.transport_security import TransportSecuritySettings
 
-    server = create_mcp(find_caller)
+    server = create_mcp_server(find_caller)
     server.streamable_http_app(
         stateless_http=True,
         json_response=True,

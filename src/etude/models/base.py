@@ -104,7 +104,7 @@ class Model(ABC):
         """Close connections."""
 
 
-def estimate_usage(request: ModelRequest, turn: Turn) -> Usage:
+def estimate_model_usage(request: ModelRequest, turn: Turn) -> Usage:
     """Estimate the usage of a turn as one token per four characters, for models that report no usage."""
     messages = [m.turn.model_dump_json() if isinstance(m, AssistantMessage) else m.text for m in request.conversation]
     tools = [t.name + t.description + json.dumps(t.parameters) for t in request.tools]
@@ -125,5 +125,5 @@ __all__ = [
     "ToolSpec",
     "Turn",
     "UserMessage",
-    "estimate_usage",
+    "estimate_model_usage",
 ]

@@ -58,7 +58,7 @@ class Cassette(Model):
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """Return the recorded turn; raises `ModelError` with the reason `not_recorded` if there is none."""
         cancel.check()
-        key = request_digest(request)
+        key = cassette_request_digest(request)
         found = self._recorded.get(key)
         if found is not None:
             for piece in found.pieces:
@@ -105,7 +105,7 @@ class Cassette(Model):
         return reply
 
 
-def request_digest(request: ModelRequest) -> str:
+def cassette_request_digest(request: ModelRequest) -> str:
     """Return the SHA-256 of everything a turn depends on: the conversation, the tools and `max_tokens`."""
     content = {
         "conversation": [u.model_dump() for u in request.conversation],

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from etude.cancellation import Cancellation
-from etude.check import CheckResult, Failed, run_checks
+from etude.conformance import CheckResult, Failed, run_conformance_checks
 from etude.errors import Cancelled
 from etude.models.base import (
     AssistantMessage,
@@ -38,7 +38,7 @@ LATE_S = 2.0
 
 def check_model(model: Model) -> Iterator[CheckResult]:
     """Run every check and yield one result each; a failing check does not stop the others."""
-    yield from run_checks(CHECKS, model)
+    yield from run_conformance_checks(CHECKS, model)
 
 
 def _ask(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from etude.cancellation import Cancellation
 from etude.entities import Turn, Usage
 from etude.errors import Cancelled
-from etude.models.base import Model, ModelReply, ModelRequest, estimate_usage
+from etude.models.base import Model, ModelReply, ModelRequest, estimate_model_usage
 from etude.models.provider_client import find_provider_settings, open_provider_client, read_provider_key
 from etude.models.provider_failure import BrokenOff, explain_provider_failure, read_provider_failure
 from etude.models.provider_messages import from_provider_response, to_provider_messages, to_provider_tools
@@ -152,7 +152,7 @@ class ProviderModel(Model):
         )
         if not spent.has_values() or spent.unmeasured_requests:
             # Some servers report no usage, but a token budget must hold for them too.
-            usage = estimate_usage(request, turn)
+            usage = estimate_model_usage(request, turn)
         cost = _price(response, usage, self._settings)
         usage = usage.model_copy(update={"model_calls": tried, "cost_usd": cost or 0.0})
         return ModelReply(turn, usage, price_known=cost is not None)

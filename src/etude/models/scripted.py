@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from etude.cancellation import Cancellation
 from etude.entities import Entity, ToolCall, Turn, Usage
 from etude.errors import Invalid, ModelError
-from etude.models.base import AssistantMessage, Model, ModelReply, ModelRequest, UserMessage, estimate_usage
+from etude.models.base import AssistantMessage, Model, ModelReply, ModelRequest, UserMessage, estimate_model_usage
 from etude.settings import Settings
 from etude.validation import explain_validation
 
@@ -111,7 +111,7 @@ class Scripted(Model):
         if line.error:
             raise ModelError(line.error, hint="The script asks for this error.", model=self.name)
         turn = _turn(number, line)
-        return ModelReply(turn, line.usage or estimate_usage(request, turn), price_known=line.usage is not None)
+        return ModelReply(turn, line.usage or estimate_model_usage(request, turn), price_known=line.usage is not None)
 
     def _find_turn(self, request: ModelRequest) -> tuple[int, Part]:
         turns, start = self._turns, 0

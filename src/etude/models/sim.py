@@ -19,7 +19,15 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from etude.cancellation import Cancellation
 from etude.entities import Entity, ToolCall, Turn
 from etude.errors import Invalid
-from etude.models.base import AssistantMessage, Model, ModelReply, ModelRequest, ToolResult, UserMessage, estimate_usage
+from etude.models.base import (
+    AssistantMessage,
+    Model,
+    ModelReply,
+    ModelRequest,
+    ToolResult,
+    UserMessage,
+    estimate_model_usage,
+)
 from etude.settings import Settings
 from etude.validation import explain_validation
 
@@ -117,7 +125,7 @@ class SimModel(Model):
         turn = self._turn(request)
         if turn.text:
             on_text(turn.text)
-        return ModelReply(turn, estimate_usage(request, turn))
+        return ModelReply(turn, estimate_model_usage(request, turn))
 
     def _turn(self, request: ModelRequest) -> Turn:
         task, start = self._find(request)

@@ -7,7 +7,7 @@ import sys
 from datetime import date
 
 from etude.app import App
-from etude.cli.table import printable_lines
+from etude.cli.printable import printable_lines
 from etude.errors import EtudeError
 from etude.offline.trace import trace_question
 from etude.offline.vocabulary_build import build_vocabulary

@@ -11,7 +11,7 @@ from typing import Any
 
 from etude.column_title import column_title
 from etude.offline.understand import Understanding
-from etude.offline.words import base_form, plural_form, spell_out_words, split_identifier
+from etude.offline.words import spell_out_words, split_identifier_words, word_base_form, word_plural_form
 
 SHOWN = 5
 _PERIODS = ("day", "week", "month", "quarter", "year")
@@ -22,17 +22,17 @@ _UNGROUPED = frozenset(("year", "season", "id", "code", "zip", "phone", "key"))
 """Words in the names of columns whose numbers have no separators: 1980, not 1,980."""
 
 
-def write_sentence(
+def write_answer_sentence(
     understanding: Understanding, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int
 ) -> str:
     """Return the result in a sentence or two."""
     source = understanding.plan.source
-    return write_row_sentence(
+    return write_row_answer_sentence(
         understanding.reading, columns, rows, row_count, source if isinstance(source, str) else ""
     )
 
 
-def write_row_sentence(
+def write_row_answer_sentence(
     reading: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int, table: str = ""
 ) -> str:
     """Return rows in a sentence or two; `reading` says what was computed, if that is known, and `table` of what."""
@@ -40,14 +40,17 @@ def write_row_sentence(
         return f"No rows match. Read as: {reading.rstrip('.')}." if reading else "No rows match."
     if row_count == 1 and len(columns) == 1:
         name = columns[0]
-        if name == f"number_of_{table}" and base_form(table.lower()) == table.lower():
+        if name == f"number_of_{table}" and word_base_form(table.lower()) == table.lower():
             name = f"number_of_rows_in_{table}"  # `school` is not what its rows are
-        return f"{_title(name)}{_conditions(reading)}: {phrase_value(rows[0][0], columns[0])}."
+        return f"{_title(name)}{_conditions(reading)}: {phrase_answer_value(rows[0][0], columns[0])}."
     if row_count == 1 and len(columns) == 2 and columns[1].startswith(_MEASURED):
-        return f"{_title(columns[0])} {phrase_value(rows[0][0], columns[0])}: {_measure(columns[1], rows[0][1])}."
+        return (
+            f"{_title(columns[0])} {phrase_answer_value(rows[0][0], columns[0])}: {_measure(columns[1], rows[0][1])}."
+        )
     if row_count == 1:
         pairs = ", ".join(
-            f"{column_title(name)} {phrase_value(value, name)}" for name, value in zip(columns, rows[0], strict=True)
+            f"{column_title(name)} {phrase_answer_value(value, name)}"
+            for name, value in zip(columns, rows[0], strict=True)
         )
         return f"One row: {pairs}."
     if " only those with the " in reading:
@@ -59,7 +62,9 @@ def write_row_sentence(
     listing = "list of" in reading.lower()
     if listing or not _ranks(columns, [row for row in rows if row[1] is not None]):
         noun = (
-            plural_form(base_form(table.lower())) if listing and base_form(table.lower()) != table.lower() else "rows"
+            word_plural_form(word_base_form(table.lower()))
+            if listing and word_base_form(table.lower()) != table.lower()
+            else "rows"
         )
         return f"{row_count:,} {noun.replace('_', ' ')}. First: {_list(columns, rows, row_count)}."
     order = _order(columns[1], reading)
@@ -81,7 +86,7 @@ def _noun(column: str, rows: Sequence[Sequence[Any]]) -> str:
     texts = all(isinstance(row[0], str) for row in rows)
     if not texts or not last.isalpha() or last.endswith("ed"):
         return "rows"
-    return " ".join((*words, last if base_form(last) != last else plural_form(last)))
+    return " ".join((*words, last if word_base_form(last) != last else word_plural_form(last)))
 
 
 def _list(columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int, most: int = SHOWN - 2) -> str:
@@ -106,7 +111,7 @@ def _series(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     ends = f"highest {_row(columns, high)}; lowest {_row(columns, low)}"
     text = f"{_title(columns[1])} over {len(known):,} {columns[0]}{'s' if len(known) > 1 else ''}: {ends}."
     undated = [row for row in rows if row[0] is None]
-    return text + "".join(f" Rows without a date: {said} {phrase_value(row[1], columns[1])}." for row in undated)
+    return text + "".join(f" Rows without a date: {said} {phrase_answer_value(row[1], columns[1])}." for row in undated)
 
 
 def _conditions(reading: str) -> str:
@@ -121,9 +126,9 @@ def _conditions(reading: str) -> str:
 def _measure(column: str, value: Any) -> str:
     """Return a measure with its value: `126 days absent in total`, `average grade 3.2`."""
     noun = column_title(column.removeprefix("sum_"))
-    if column.startswith("sum_") and any(base_form(word) != word for word in split_identifier(noun)):
-        return f"{phrase_value(value, column)} {noun[:1].lower()}{noun[1:]} in total"
-    return f"{column_title(column)} {phrase_value(value, column)}"
+    if column.startswith("sum_") and any(word_base_form(word) != word for word in split_identifier_words(noun)):
+        return f"{phrase_answer_value(value, column)} {noun[:1].lower()}{noun[1:]} in total"
+    return f"{column_title(column)} {phrase_answer_value(value, column)}"
 
 
 def _ranks(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
@@ -133,7 +138,7 @@ def _ranks(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
 
 
 def _row(columns: Sequence[str], row: Sequence[Any]) -> str:
-    values = [phrase_value(value, name) for name, value in zip(columns, row, strict=True)]
+    values = [phrase_answer_value(value, name) for name, value in zip(columns, row, strict=True)]
     if len(values) == 1:
         return values[0]
     if len(values) == 2:
@@ -147,7 +152,7 @@ def _title(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def phrase_value(value: Any, column: str = "") -> str:
+def phrase_answer_value(value: Any, column: str = "") -> str:
     """Return a value as people write it: with thousands separators, and only the digits that matter.
 
     Years and identifiers, which the name of the column tells, have no separators.
@@ -155,7 +160,7 @@ def phrase_value(value: Any, column: str = "") -> str:
     if (
         isinstance(value, int)
         and not isinstance(value, bool)
-        and {*spell_out_words(split_identifier(column))} & _UNGROUPED
+        and {*spell_out_words(split_identifier_words(column))} & _UNGROUPED
     ):
         return str(value)
     match value:

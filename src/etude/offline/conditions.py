@@ -7,28 +7,19 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from etude.offline.better import more_is_better
+from etude.offline.better_direction import more_is_better
+from etude.offline.column_traits import column_holds_counts, is_numeric_column
 from etude.offline.dates import Span
-from etude.offline.join_tree import Place, Tree, join_column_ref
-from etude.offline.joins import find_join_paths, join_distance, join_hops, path_leads_to_one
+from etude.offline.join_tree import JoinTree, Place, join_column_ref
+from etude.offline.joins import find_join_paths, join_distance, join_hops, join_path_leads_to_one
 from etude.offline.operator_words import IDLE, LINKING, PRESENT
 from etude.offline.phrase_index import Hit, Meaning
-from etude.offline.question_parts import Absence, Condition, Measure, Name, Question
-from etude.offline.resolve import (
-    MONEY,
-    TECHNICAL,
-    Ambiguous,
-    Resolver,
-    Unresolved,
-    choose_anchor,
-    holds_counts,
-    is_numeric,
-    nouns_of,
-)
+from etude.offline.question_parts import Absence, Condition, Measure, NamePart, Question
+from etude.offline.resolver import MONEY, TECHNICAL, Ambiguous, Resolver, Unresolved, nouns_to_resolve, resolve_anchor
 from etude.offline.units import is_money_unit, number_in_unit
-from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
-from etude.offline.words import base_form, stem_word
-from etude.sources.plan.model import (
+from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable
+from etude.offline.words import stem_word, word_base_form
+from etude.sources.plan.query_plan import (
     Aggregate,
     AggregateFn,
     And,
@@ -69,20 +60,20 @@ class Conditions:
     """The reading, piece by piece."""
 
     def __post_init__(self) -> None:
-        anchor = choose_anchor(self.question, self.vocabulary)
+        anchor = resolve_anchor(self.question, self.vocabulary)
         named = tuple(t for t in (self._loose_table(name) for name in self.question.context) if t)
         self.prefer = frozenset(self.question.prefer)
         self.verbs = frozenset(stem_word(verb) for verb in self.question.verbs)
-        self.nouns = {m.table for name in nouns_of(self.question) for m in name.tables if m.cost < 3}
+        self.nouns = {m.table for name in nouns_to_resolve(self.question) for m in name.tables if m.cost < 3}
         self.mentioned = self.nouns | {anchor}
         self.resolver = Resolver(self.vocabulary, anchor, named, self.prefer)
 
-    def _tree(self, base: str) -> Tree:
-        return Tree(self.vocabulary, base, self.prefer, self.verbs)
+    def _tree(self, base: str) -> JoinTree:
+        return JoinTree(self.vocabulary, base, self.prefer, self.verbs)
 
     def _check_compounds(self) -> None:
         """`customer orders` are orders of customers; two adjacent nouns that no key connects are refused."""
-        for name in nouns_of(self.question):
+        for name in nouns_to_resolve(self.question):
             owner = name.owner
             if owner is None or not owner.tables or not name.tables:
                 continue
@@ -119,11 +110,11 @@ class Conditions:
                 raise Unresolved(f"It is not clear whether only rows with a `{column.name}` count.")
 
     def _columns_asked(self) -> set[str]:
-        return {m.column for name in nouns_of(self.question) for m in name.columns if m.column}
+        return {m.column for name in nouns_to_resolve(self.question) for m in name.columns if m.column}
 
-    def _check_values(self, tree: Tree) -> None:
+    def _check_values(self, tree: JoinTree) -> None:
         """Refuse two values of one column: they contradict each other, or are about two things."""
-        seen: dict[KnownColumn, tuple[Condition, Hit | None]] = {}
+        seen: dict[VocabularyColumn, tuple[Condition, Hit | None]] = {}
         for condition in self.question.conditions:
             if condition.kind != "value" or condition.negated or condition.either:
                 continue
@@ -135,9 +126,9 @@ class Conditions:
             if (earlier.said, other) != (condition.said, hit):
                 raise Unresolved(f"`{earlier.text}` and `{condition.text}` are both values of `{column.name}`.")
 
-    def _check_times(self, tree: Tree) -> None:
+    def _check_times(self, tree: JoinTree) -> None:
         """Refuse two times of one column, unless one lies in the other or each sets one end: they are one time."""
-        seen: dict[KnownColumn, list[Condition]] = {}
+        seen: dict[VocabularyColumn, list[Condition]] = {}
         for condition in self.question.conditions:
             if condition.kind in ("span", "weekday") and not condition.negated and not condition.either:
                 column = self._condition_column(condition, tree)[0]
@@ -146,7 +137,7 @@ class Conditions:
                         raise Unresolved(f"It is not clear how `{earlier.text}` and `{condition.text}` go together.")
                 seen[column].append(condition)
 
-    def _check_apart(self, condition: Condition, tree: Tree) -> None:
+    def _check_apart(self, condition: Condition, tree: JoinTree) -> None:
         """`average price of tea and coffee`: of both together, or of each?"""
         measured = any(isinstance(part, Measure) for part in self.question.requested)
         if condition.op != "and" or not condition.either or not measured:
@@ -162,10 +153,10 @@ class Conditions:
             if part:
                 raise Unresolved(f"It is not clear what the {what} refers to here.")
 
-    def _loose_table(self, name: Name) -> str | None:
+    def _loose_table(self, name: NamePart) -> str | None:
         return min(name.tables, key=lambda m: m.cost).table if name.tables else None
 
-    def _where(self, tree: Tree) -> list[Filter]:
+    def _where(self, tree: JoinTree) -> list[Filter]:
         """Return the conditions on a row of the base: on itself, on what it refers to, or on what refers to it."""
         question = self.question
         where: list[Filter] = []
@@ -215,7 +206,7 @@ class Conditions:
         where.extend(self._absent(absence, tree) for absence in question.absences)
         return where
 
-    def _lacking(self, condition: Condition, tables: Sequence[str], tree: Tree) -> Filter | None:
+    def _lacking(self, condition: Condition, tables: Sequence[str], tree: JoinTree) -> Filter | None:
         """`artists without a drawing`, if each drawing has an artist: those that no such row has."""
         question, table = self.question, self.vocabulary.table(tree.base)
         (asked, *others) = question.requested or (None,)
@@ -224,7 +215,7 @@ class Conditions:
             not lacks
             or others
             or question.subject is not None
-            or not isinstance(asked, Name)
+            or not isinstance(asked, NamePart)
             or [*tables] != [table.name]
         ):
             return None
@@ -254,19 +245,19 @@ class Conditions:
             return bool(SNAPSHOT & {*known.words})
         return condition.kind == "flag" and any(c.kind in ("date", "timestamp") for c in known.columns)
 
-    def _context_table(self, name: Name) -> str | None:
+    def _context_table(self, name: NamePart) -> str | None:
         table = self.resolver.table_of(name)
         return table.name if table is not None else None
 
-    def _flag_column(self, name: Name) -> KnownColumn:
+    def _flag_column(self, name: NamePart) -> VocabularyColumn:
         """Return the column of a noun that describes the subject: a flag, or a number that may be zero."""
-        column = self.resolver.column(name, lambda c: c.flag is not None or holds_counts(c))
+        column = self.resolver.column(name, lambda c: c.flag is not None or column_holds_counts(c))
         exact = any((m.table, m.column, m.cost) == (column.table, column.name, 0) for m in name.meanings)
-        if column.flag is None and not (exact and holds_counts(column) and column.low == 0):
+        if column.flag is None and not (exact and column_holds_counts(column) and column.low == 0):
             raise Unresolved(f"It is not clear what `{name.text}` means here.")
         return column
 
-    def _loose(self, name: Name, tree: Tree) -> Filter:
+    def _loose(self, name: NamePart, tree: JoinTree) -> Filter:
         column = self._flag_column(name)
         if not tree.reaches_one(column.table):
             raise Unresolved(f"It is not clear what `{name.text}` means here.")
@@ -279,7 +270,7 @@ class Conditions:
             return []
         return [m.table for m in condition.after.tables]
 
-    def _exists(self, tree: Tree, far: list[tuple[Condition, list[str]]], needed: list[str]) -> list[Filter]:
+    def _exists(self, tree: JoinTree, far: list[tuple[Condition, list[str]]], needed: list[str]) -> list[Filter]:
         """Keep rows of the base with at least one related row for which the conditions hold."""
         base = self.vocabulary.table(tree.base)
         if self.question.both and len(base.key) == 1 and len(far) > 1:
@@ -320,7 +311,7 @@ class Conditions:
         plan = QueryPlan(source=tree.base, joins=inner.joins(), select=(key,), where=tuple(filters) or None)
         return [Member(column=key, op="in", plan=plan)]
 
-    def _never(self, condition: Condition, tables: Sequence[str], tree: Tree) -> Filter:
+    def _never(self, condition: Condition, tables: Sequence[str], tree: JoinTree) -> Filter:
         """`customers who did not buy tea`: no related row matches, which is not the same as one that differs."""
         said = len(self.said)
         (made,) = self._exists(tree, [(replace(condition, negated=False), list(tables))], [])
@@ -329,7 +320,7 @@ class Conditions:
         self.said[said:] = [f"with no `{tables[-1]}` {' and '.join(self.said[said:])}"]
         return Member(column=made.column, op="not in", plan=made.plan)
 
-    def _absent(self, absence: Absence, tree: Tree) -> Filter:
+    def _absent(self, absence: Absence, tree: JoinTree) -> Filter:
         base = self.vocabulary.table(self.resolver.anchor if self.resolver.anchor in tree.single else tree.base)
         table = self.resolver.table_of(absence.name)
         if table is not None and table.name == base.name:
@@ -350,10 +341,10 @@ class Conditions:
         plan = QueryPlan(source=table.name, joins=inner.joins(), select=(key,), where=tuple(filters) or None)
         return Member(column=key, op="not in", plan=plan)
 
-    def _absent_among(self, absence: Absence, table: KnownTable, tree: Tree) -> Filter:
+    def _absent_among(self, absence: Absence, table: VocabularyTable, tree: JoinTree) -> Filter:
         """`locations without a cinema over 800 seats`: values of a column that no such row has."""
         (asked, *others) = self.question.requested
-        column = self.resolver.column(asked) if isinstance(asked, Name) and asked.columns and not others else None
+        column = self.resolver.column(asked) if isinstance(asked, NamePart) and asked.columns and not others else None
         if column is None or column.table != table.name or (column.name,) == table.key or not absence.conditions:
             raise Unresolved(f"It is not clear what having no `{absence.name.text}` means.")
         said = len(self.said)
@@ -369,10 +360,10 @@ class Conditions:
         plan = QueryPlan(source=table.name, joins=inner.joins(), select=(key,), where=tuple(filters))
         return Member(column=key, op="not in", plan=plan)
 
-    def _condition_tables(self, condition: Condition, tree: Tree) -> list[str]:
+    def _condition_tables(self, condition: Condition, tree: JoinTree) -> list[str]:
         return list(dict.fromkeys(self._condition_column(c, tree)[0].table for c in (condition, *condition.either)))
 
-    def _condition_column(self, condition: Condition, tree: Tree) -> tuple[KnownColumn, Hit | None]:
+    def _condition_column(self, condition: Condition, tree: JoinTree) -> tuple[VocabularyColumn, Hit | None]:
         match condition.kind:
             case "value":
                 near = self._near(condition)
@@ -420,25 +411,25 @@ class Conditions:
         ):
             raise Unresolved(f"It is not clear what `{condition.text}` says about `{tables[0]}`.")
 
-    def _worth_column(self, condition: Condition) -> KnownColumn:
+    def _worth_column(self, condition: Condition) -> VocabularyColumn:
         """Return the column for what a row is worth, if there is exactly one."""
         name = next(iter(self._near(condition)), self.resolver.anchor)
-        columns = [c for c in self.vocabulary.table(name).columns if is_numeric(c)]
+        columns = [c for c in self.vocabulary.table(name).columns if is_numeric_column(c)]
         money = [c for c in columns if MONEY & {*c.words}]
         if condition.unit and not is_money_unit(condition.unit):
-            money = [c for c in columns if {condition.unit, base_form(condition.unit)} & {*c.words}]
+            money = [c for c in columns if {condition.unit, word_base_form(condition.unit)} & {*c.words}]
         if len(money) != 1:
             raise Unresolved(f"It is not clear which column of `{name}` is meant by `{condition.text}`.")
         self.notes.append(f"`{condition.text}` is read as a condition on `{name}.{money[0].name}`.")
         return money[0]
 
-    def _implied_column(self, condition: Condition) -> KnownColumn:
+    def _implied_column(self, condition: Condition) -> VocabularyColumn:
         """Return the column that an adjective compares: the age for `older than 56`."""
         near = next(iter(self._near(condition)), self.resolver.anchor)
         for names in ([near], [self.resolver.anchor], self._referred_tables(near)):
             for word in condition.implied:
                 columns = [c for name in names for c in self.vocabulary.table(name).columns]
-                fitting = [c for c in columns if is_numeric(c) and word in c.words]
+                fitting = [c for c in columns if is_numeric_column(c) and word in c.words]
                 if len(fitting) == 1:
                     return fitting[0]
                 if fitting:
@@ -449,7 +440,7 @@ class Conditions:
         """Return the tables that each row of a table refers to."""
         return list(dict.fromkeys(hop.to_table for hop in join_hops(self.vocabulary).get(table, ()) if hop.to_one))
 
-    def _close_to(self, condition: Condition) -> Name:
+    def _close_to(self, condition: Condition) -> NamePart:
         """Return the condition's noun, narrowed to the table it follows: `states with an area over 1000`."""
         name = condition.name
         assert name is not None  # noqa: S101 - for the type checker
@@ -457,10 +448,10 @@ class Conditions:
         own = tuple(m for m in name.columns if m.table in near)
         return replace(name, meanings=own) if own and name.owner is None else name
 
-    def _dated_tables(self, tree: Tree) -> list[str]:
+    def _dated_tables(self, tree: JoinTree) -> list[str]:
         return list(dict.fromkeys([tree.base, self.resolver.anchor, *tree.single]))
 
-    def _span_column(self, condition: Condition, tree: Tree) -> KnownColumn:
+    def _span_column(self, condition: Condition, tree: JoinTree) -> VocabularyColumn:
         span = condition.span
         assert span is not None  # noqa: S101 - for the type checker
         near = [t for t in self._near(condition) if not self._refers_to(tree.base, t)]
@@ -494,7 +485,7 @@ class Conditions:
             return year or column
         return column
 
-    def _hinted_year(self, tables: Sequence[str], condition: Condition) -> KnownColumn | None:
+    def _hinted_year(self, tables: Sequence[str], condition: Condition) -> VocabularyColumn | None:
         """Return the year that the verb names: `year_made` for `made after 1900`."""
         columns = [c for name in tables for c in self.vocabulary.table(name).columns]
         years = [c for c in columns if c.kind == "number" and "year" in c.words and len(c.words) > 1]
@@ -503,12 +494,12 @@ class Conditions:
     def _refers_to(self, base: str, table: str) -> bool:
         """Return whether a row of the base refers to one row of the table; a date is then probably the base's own."""
         paths = find_join_paths(self.vocabulary, base, table)[1]
-        return base != table and bool(paths) and all(path_leads_to_one(path) for path in paths)
+        return base != table and bool(paths) and all(join_path_leads_to_one(path) for path in paths)
 
-    def _hinted(self, column: KnownColumn, near: Sequence[str]) -> bool:
+    def _hinted(self, column: VocabularyColumn, near: Sequence[str]) -> bool:
         return bool({stem_word(word.lower()) for word in near} & {stem_word(word) for word in column.words})
 
-    def _filter(self, condition: Condition, tree: Tree) -> Filter:
+    def _filter(self, condition: Condition, tree: JoinTree) -> Filter:
         """Return the condition as a filter of the plan."""
         if not condition.either:
             return self._one_filter(condition, tree)
@@ -523,7 +514,7 @@ class Conditions:
         self.said[said:] = ["where " + (", and " if condition.negated else " or ").join(pieces)]
         return And(filters=made) if condition.negated else Or(filters=made)
 
-    def _one_filter(self, condition: Condition, tree: Tree) -> Filter:
+    def _one_filter(self, condition: Condition, tree: JoinTree) -> Filter:
         column, hit = self._condition_column(condition, tree)
         place = join_column_ref(column)
         made: Filter
@@ -561,13 +552,13 @@ class Conditions:
                 else:
                     made = Compare(column=place, op=condition.op, value=condition.values[0])
             case "average":
-                if not is_numeric(column):
+                if not is_numeric_column(column):
                     raise Unresolved(f"`{column.name}` has no average.")
                 fn: AggregateFn = "median" if condition.values == ("median",) else "avg"
                 whole = QueryPlan(source=column.table, aggregate=(Aggregate(fn=fn, of=place),))
                 made = Compare(column=place, op=condition.op, value=Single(plan=whole))
             case "outlier":
-                if not is_numeric(column):
+                if not is_numeric_column(column):
                     raise Unresolved(f"`{column.name}` does not hold amounts, so it has no outliers.")
                 made = _outlies(place, column.table)
             case "match":
@@ -600,7 +591,7 @@ class Conditions:
         self.said.append(f"where `{column.table}.{column.name}` {described}")
         return made
 
-    def _better(self, column: KnownColumn, op: str, number: str, text: str) -> str:
+    def _better(self, column: VocabularyColumn, op: str, number: str, text: str) -> str:
         """Return the comparison that `better than` means for a column; ask back if nothing says which end is better."""
         more = more_is_better(column)
         if more is None and TAKE_HIGH not in self.prefer and TAKE_LOW not in self.prefer:
@@ -610,14 +601,14 @@ class Conditions:
         self.notes.append(f"`{text}` is taken as {'above' if up else 'below'} {number}.")
         return ">" if up else "<"
 
-    def _in_unit(self, column: KnownColumn, condition: Condition) -> tuple[float | int, ...]:
+    def _in_unit(self, column: VocabularyColumn, condition: Condition) -> tuple[float | int, ...]:
         """Return the numbers of a condition as the column holds them."""
         table = self.vocabulary.table(column.table)
         made = [number_in_unit(column, table, value, condition.unit) for value in condition.values]  # type: ignore[arg-type]
         self.notes.extend(note for _, note in made if note)
         return tuple(value for value, _ in made)
 
-    def _span_filter(self, place: Place, column: KnownColumn, condition: Condition) -> Filter:
+    def _span_filter(self, place: Place, column: VocabularyColumn, condition: Condition) -> Filter:
         span = condition.span
         assert span is not None  # noqa: S101 - for the type checker
         if column.kind == "number":
@@ -636,7 +627,7 @@ class Conditions:
             bounds.append(Compare(column=place, op="<", value=span.end.isoformat()))
         return _all(bounds)
 
-    def _check_ways(self, tree: Tree, exists: bool = False) -> None:
+    def _check_ways(self, tree: JoinTree, exists: bool = False) -> None:
         """Refuse joins through tables that the question does not name, unless these only relate others."""
         verbs = {stem_word(verb) for verb in self.question.verbs}
         if all(hop.back for hop in tree.hops):
@@ -667,7 +658,7 @@ class Conditions:
         return len(links) >= 2 and len(self.vocabulary.table(table).columns) <= 4
 
     def _plan(
-        self, tree: Tree, select: tuple[Any, ...], where: Sequence[Filter], group_by: Sequence[Any],
+        self, tree: JoinTree, select: tuple[Any, ...], where: Sequence[Filter], group_by: Sequence[Any],
         aggregates: Sequence[Aggregate], having: Sequence[Filter], order: Sequence[Order], limit: int | None,
     ) -> QueryPlan:  # fmt: skip
         self._check_ways(tree)
@@ -702,7 +693,7 @@ def _outlies(place: Place, table: str) -> Filter:
     return Or(filters=(below, Compare(column=place, op=">", value=beyond(high, low))))
 
 
-def _dated(column: KnownColumn, year: int | None) -> bool:
+def _dated(column: VocabularyColumn, year: int | None) -> bool:
     return column.kind in ("date", "timestamp") or (year is not None and column.words[-1:] in (("year",), ("season",)))
 
 

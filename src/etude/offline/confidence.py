@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from etude.offline.phrase_index import Meaning
-from etude.offline.question_parts import Condition, Measure, Name, Question
-from etude.offline.self_check import Facts, plan_facts, plan_nodes
+from etude.offline.plan_check import Facts, plan_facts, plan_nodes
+from etude.offline.question_parts import Condition, Measure, NamePart, Question
 from etude.offline.tags import TaggedItem
-from etude.offline.vocabulary_names import table_name_without_schema
-from etude.sources.plan.model import ColumnRef, Compare, InList, JoinPlan, Member, NullTest, Or, QueryPlan, Single
+from etude.offline.vocabulary_names import vocabulary_name_without_schema
+from etude.sources.plan.query_plan import ColumnRef, Compare, InList, JoinPlan, Member, NullTest, Or, QueryPlan, Single
 
 BASE = 3.51
 RISKS: dict[str, float] = {
@@ -51,7 +51,7 @@ def confidence_of(risks: Sequence[str]) -> float:
     return round(1 / (1 + math.exp(-odds)), 3)
 
 
-def find_risks(
+def find_confidence_risks(
     items: Sequence[TaggedItem], question: Question, plan: QueryPlan, notes: Sequence[str]
 ) -> tuple[str, ...]:
     """Return what may have gone wrong in a reading, each named once."""
@@ -62,17 +62,17 @@ def find_risks(
 def _of_names(items: Sequence[TaggedItem], plan: QueryPlan) -> Iterator[str]:
     """Yield the risk of a column whose table the question does not name, if the plan has other tables."""
     facts = plan_facts(plan)
-    names = [item.data for item in items if isinstance(item.data, Name)]
-    named = {table_name_without_schema(m.table) for name in names for m in name.tables if m.cost <= 1}
+    names = [item.data for item in items if isinstance(item.data, NamePart)]
+    named = {vocabulary_name_without_schema(m.table) for name in names for m in name.tables if m.cost <= 1}
     for name in names if len(facts.tables) > 1 else ():
         used = [m for m in name.meanings if _is_used(m, facts)]
         best = min(used, key=lambda meaning: meaning.cost, default=None)
-        if best is not None and best.column is not None and table_name_without_schema(best.table) not in named:
+        if best is not None and best.column is not None and vocabulary_name_without_schema(best.table) not in named:
             yield "column of a table not named"
 
 
 def _is_used(meaning: Meaning, facts: Facts) -> bool:
-    table = table_name_without_schema(meaning.table)
+    table = vocabulary_name_without_schema(meaning.table)
     if meaning.column is None:
         return not meaning.label and table in facts.tables
     return (table, meaning.column) in facts.columns
@@ -94,7 +94,7 @@ def _of_words(items: Sequence[TaggedItem]) -> Iterator[str]:
     if len(content) > 12:
         yield "very long"
     for item in items:
-        if isinstance(item.data, Name) and item.data.meanings:
+        if isinstance(item.data, NamePart) and item.data.meanings:
             least = item.data.meanings[0].cost
             yield f"name of cost {min(least, 3)}"
             tables = {m.table for m in item.data.meanings if m.cost == least}

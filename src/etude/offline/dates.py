@@ -45,7 +45,7 @@ class FoundSpan:
     length: int
 
 
-def find_span(tokens: Sequence[Token], at: int, today: date) -> FoundSpan | None:
+def find_date_span(tokens: Sequence[Token], at: int, today: date) -> FoundSpan | None:
     """Return the span that starts at this token, or None."""
     reader = _Reader(tokens, at, today)
     span = reader.read()
@@ -55,7 +55,7 @@ def find_span(tokens: Sequence[Token], at: int, today: date) -> FoundSpan | None
     return FoundSpan(replace(span, text=text), reader.at - at)
 
 
-def add_months(day: date, months: int) -> date:
+def add_months_to_date(day: date, months: int) -> date:
     """Return the same day `months` later, or the last day of that month."""
     index = day.year * 12 + day.month - 1 + months
     year, month = divmod(index, 12)
@@ -63,14 +63,14 @@ def add_months(day: date, months: int) -> date:
     return date(year, month + 1, min(day.day, last))
 
 
-def add_units(day: date, unit: str, count: int) -> date:
+def add_units_to_date(day: date, unit: str, count: int) -> date:
     """Return the day `count` units later."""
     if unit in ("day", "week"):
         return day + timedelta(days=count * (7 if unit == "week" else 1))
-    return add_months(day, count * {"month": 1, "quarter": 3, "half": 6, "year": 12}[unit])
+    return add_months_to_date(day, count * {"month": 1, "quarter": 3, "half": 6, "year": 12}[unit])
 
 
-def first_day_of(day: date, unit: str) -> date:
+def first_date_of_unit(day: date, unit: str) -> date:
     """Return the first day of the unit that contains the day."""
     if unit == "week":
         return day - timedelta(days=day.weekday())
@@ -142,10 +142,10 @@ class _Reader:
             return Span(None, None, "", clear=False) if asks_more else None
         if which in _ENDS:
             end = whole.end
-            begin = add_units(end, unit, -(count or 1))
+            begin = add_units_to_date(end, unit, -(count or 1))
         else:
-            begin = add_units(whole.start, unit, number - 1)
-            end = add_units(begin, unit, count or 1)
+            begin = add_units_to_date(whole.start, unit, number - 1)
+            end = add_units_to_date(begin, unit, count or 1)
         # Weeks do not fill a month or a year, and half a month has no first day.
         fits = unit != "week" and (unit != "half" or whole.year is not None)
         if not fits or begin < whole.start or end > whole.end:
@@ -165,7 +165,7 @@ class _Reader:
         self.take("in", "during", "over", "within", "for", "from", "of")
         self.take("the")
         if self.take("year to date", "ytd"):
-            return Span(first_day_of(self.today, "year"), self.today + timedelta(days=1), "")
+            return Span(first_date_of_unit(self.today, "year"), self.today + timedelta(days=1), "")
         if self.take("today"):
             return Span(self.today, self.today + timedelta(days=1), "")
         if self.take("yesterday"):
@@ -189,14 +189,14 @@ class _Reader:
         if count is not None:
             if which in ("this", "current") or not isinstance(count, int) or count > 10_000:
                 return None
-            return Span(add_units(self.today, base, -count), self.today + timedelta(days=1), "")
-        begin = first_day_of(self.today, base)
+            return Span(add_units_to_date(self.today, base, -count), self.today + timedelta(days=1), "")
+        begin = first_date_of_unit(self.today, base)
         if which in ("this", "current"):
-            return Span(begin, add_units(begin, base, 1), "", begin.year if base == "year" else None)
+            return Span(begin, add_units_to_date(begin, base, 1), "", begin.year if base == "year" else None)
         if which == "past":
-            return Span(add_units(self.today, base, -1), self.today + timedelta(days=1), "")
-        begin = add_units(begin, base, -1)
-        return Span(begin, add_units(begin, base, 1), "", begin.year if base == "year" else None)
+            return Span(add_units_to_date(self.today, base, -1), self.today + timedelta(days=1), "")
+        begin = add_units_to_date(begin, base, -1)
+        return Span(begin, add_units_to_date(begin, base, 1), "", begin.year if base == "year" else None)
 
     # --- between, since, before
 
@@ -295,7 +295,7 @@ class _Reader:
             self.take("of", ",")
             if year := self._take_year():
                 begin = date(year, month, 1)
-                return Span(begin, add_months(begin, 1), "")
+                return Span(begin, add_months_to_date(begin, 1), "")
         self.at = start
         return None
 
@@ -312,7 +312,7 @@ class _Reader:
             self.take("the year")
             if (year := self._take_year()) and part * months <= 12:
                 begin = date(year, 1 + (part - 1) * months, 1)
-                return Span(begin, add_months(begin, months), "")
+                return Span(begin, add_months_to_date(begin, months), "")
         self.at = start
         return None
 

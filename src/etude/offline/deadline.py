@@ -1,4 +1,4 @@
-"""The time limit of the rules. Loops that grow with the source call `check`, which stops them."""
+"""The time limit of the rules. Loops that grow with the source call `check_deadline`, which stops them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _current: ContextVar[_Deadline | None] = ContextVar("deadline", default=None)
 
 @contextlib.contextmanager
 def within_deadline(seconds: float, cancel: Cancellation) -> Iterator[None]:
-    """Let `check` raise `OutOfTime` after `seconds` in this block, and `Cancelled` once `cancel` is set."""
+    """Let `check_deadline` raise `OutOfTime` after `seconds` in this block, and `Cancelled` once `cancel` is set."""
     token = _current.set(_Deadline(seconds, cancel))
     try:
         yield

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 
+from etude.offline.column_traits import is_numeric_column
 from etude.offline.dates import Span
 from etude.offline.grammar import read_question
-from etude.offline.question_parts import Condition, Direction, Group, Measure, Name, Question, Rank
-from etude.offline.resolve import is_numeric
+from etude.offline.question_parts import Condition, Direction, Group, Measure, NamePart, Question, Rank
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.words import Token, tokenize
@@ -67,7 +67,7 @@ _STARTING = frozenset(("top", "bottom", "monthly", "yearly", "weekly", "daily", 
 """Openings that name a thing themselves: `monthly quantity`, `top 5 products by quantity`."""
 
 
-def stands_alone(question: str) -> bool:
+def is_no_follow_up(question: str) -> bool:
     """Return whether a question is certain to mean the same after any other question, judged by its words alone."""
     words = [token.low for token in tokenize(question) if token.kind != "mark"]
     if not words or words[0] not in _ALONE or _leans(words) or _asks_share(words):
@@ -82,7 +82,7 @@ _AFTER_PAUSE = frozenset(("also", "and", "but", "now", "ok", "okay", "then"))
 def after_pause(tokens: Sequence[Token]) -> list[Token] | None:
     """Return the tokens of a complete question after a word like `now`; None if none of these words opens it."""
     rest = list(itertools.dropwhile(lambda token: token.low in _AFTER_PAUSE, tokens))
-    again = len(rest) < len(tokens) and stands_alone(" ".join(token.text for token in rest))
+    again = len(rest) < len(tokens) and is_no_follow_up(" ".join(token.text for token in rest))
     return rest if again else None
 
 
@@ -143,19 +143,19 @@ def _merge(before: Question, new: Question, words: Sequence[str], share: int, vo
         changed = _regroup(changed, new.groups, added)
     if new.top is not None:
         changed = replace(changed, top=new.top, lowest=new.lowest, rank=new.rank or _rank_of(before, new.lowest))
-        if before.ordering is not None and not isinstance(before.ordering.by, Name):
+        if before.ordering is not None and not isinstance(before.ordering.by, NamePart):
             changed = replace(changed, ordering=None)
     elif new.rank is not None:
         changed = replace(changed, rank=new.rank)
     if new.ordering is not None:
         changed = replace(changed, ordering=new.ordering)
-    names = [part for part in new.requested if isinstance(part, Name)]
+    names = [part for part in new.requested if isinstance(part, NamePart)]
     numbers = [name for name in names if _is_amount(name, vocabulary)] if _measures(before) else []
     changed = _add_names(changed, [name for name in names if name not in numbers], before)
     changed = _add_amounts(changed, numbers, added="also" in words or words[:1] in (["and"], ["with"]))
     measures = tuple(_measures(new))
     if measures:
-        listed = tuple(part for part in before.requested if isinstance(part, Name))
+        listed = tuple(part for part in before.requested if isinstance(part, NamePart))
         changed = replace(changed, requested=(*listed, *measures), asked=(*listed, *measures))
     return replace(changed, context=(*changed.context, *new.context), loose=(*before.loose, *new.loose))
 
@@ -198,7 +198,7 @@ def _rank_of(before: Question, lowest: bool) -> Rank | None:
     return Rank(direction, measures[-1], text=measures[-1].text) if measures else None
 
 
-def _things(question: Question) -> list[Name]:
+def _things(question: Question) -> list[NamePart]:
     """Return the nouns that a question counts or lists: naming them again changes nothing."""
     parts = [part.name if isinstance(part, Measure) else part for part in question.requested]
     return [name for name in (question.subject, *parts) if name is not None]
@@ -208,13 +208,13 @@ def _measures(question: Question) -> list[Measure]:
     return [part for part in question.requested if isinstance(part, Measure)]
 
 
-def _is_amount(name: Name, vocabulary: Vocabulary) -> bool:
+def _is_amount(name: NamePart, vocabulary: Vocabulary) -> bool:
     """Return whether a noun means numbers, which are measured and never grouped."""
     columns = [vocabulary.table(m.table).column(m.column) for m in name.columns if m.column]
-    return bool(columns) and not name.tables and all(is_numeric(column) for column in columns)
+    return bool(columns) and not name.tables and all(is_numeric_column(column) for column in columns)
 
 
-def _add_amounts(question: Question, names: Sequence[Name], added: bool) -> Question:
+def _add_amounts(question: Question, names: Sequence[NamePart], added: bool) -> Question:
     """`what about the discount?` after an average: the average discount; after a count it is not clear."""
     known = _measures(question)
     folds = [measure for measure in known if measure.fn != "count"]
@@ -230,11 +230,11 @@ def _add_amounts(question: Question, names: Sequence[Name], added: bool) -> Ques
     ]
     if not new:
         return question
-    kept = [part for part in question.requested if added or isinstance(part, Name) or part.fn == "count"]
+    kept = [part for part in question.requested if added or isinstance(part, NamePart) or part.fn == "count"]
     return replace(question, requested=(*kept, *new), asked=(*kept, *new))
 
 
-def _add_names(question: Question, names: Sequence[Name], before: Question) -> Question:
+def _add_names(question: Question, names: Sequence[NamePart], before: Question) -> Question:
     """`those again with product names`: add columns, or more columns to group by if rows are grouped."""
     about = {m.table for name in _things(before) for m in name.tables}
     names = [name for name in names if not any(m.table in about for m in name.tables)]

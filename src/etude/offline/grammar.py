@@ -22,7 +22,7 @@ from etude.offline.question_parts import (
     Fn,
     Group,
     Measure,
-    Name,
+    NamePart,
     Ordering,
     Question,
     Rank,
@@ -30,13 +30,15 @@ from etude.offline.question_parts import (
     Side,
     Threshold,
 )
-from etude.offline.tags import TaggedItem
+from etude.offline.tags import TaggedItem, is_past_form
 from etude.offline.units import written_unit
-from etude.offline.words import base_form, split_identifier
+from etude.offline.words import split_identifier_words, word_base_form
 
 _OWNED = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
 """Nouns that nearly every table has a column for: they need the noun they belong to."""
 _BESIDES = frozenset(("together with", "along with", "alongside", "with their", "with its", "with his", "with her"))
+_ENDS: dict[object, Direction] = {"max": "desc", "min": "asc"}
+_EXTREMES: dict[Direction, str] = {"desc": "highest", "asc": "lowest"}
 Action = Callable[[list[TaggedItem]], list[TaggedItem] | None]
 OnRule = Callable[[str, str, str], None]
 """Called for each rule that changed something, with its pattern, the tags before and the tags after."""
@@ -55,7 +57,7 @@ def _defined(items: list[TaggedItem]) -> list[TaggedItem]:
     tags = "".join(item.tag for item in items)
     for match in re.finditer(r"[uC]\(p+C\)", tags):
         word, column = items[match.start()], items[match.end() - 2]
-        name: Name = replace(column.data, text=f"{word.text} ({column.text})")
+        name: NamePart = replace(column.data, text=f"{word.text} ({column.text})")
         items = [*items[: match.start()], TaggedItem("C", word.text, name), *items[match.end() :]]
         return _defined(
             [
@@ -313,7 +315,7 @@ def _outlying_rows(items: list[TaggedItem]) -> list[TaggedItem] | None:
         return None
     column = items[-1]
     tables = tuple(dict.fromkeys(Meaning(m.table) for m in column.data.columns))
-    rows = TaggedItem("T", column.text, Name(column.text, tables), plural=True)
+    rows = TaggedItem("T", column.text, NamePart(column.text, tables), plural=True)
     return [rows, TaggedItem("&", "with their"), column, *made]
 
 
@@ -323,12 +325,30 @@ def _rank(items: list[TaggedItem]) -> list[TaggedItem]:
         return _rank_implied(items) if last.tag == "C" else items
     direction: Direction = first.data[0] if first.tag == "S" else first.data
     by = last.data
-    if first.tag == "S" and {f"!{base_form(word)}" for word in last.text.lower().split()} & {*first.data[1].split()}:
+    if first.tag == "S" and {f"!{word_base_form(word)}" for word in last.text.lower().split()} & {
+        *first.data[1].split()
+    }:
         # The oldest age is the highest, although the oldest has the earliest date of birth.
         direction = "asc" if direction == "desc" else "desc"
     if first.tag == "M" and last.tag in "TC":
         by = Measure("count", last.data, text=_text(items))
     return [TaggedItem("Z", _text(items), Rank(direction, by, text=_text(items)), plural=last.plural)]
+
+
+def _rank_of_noun(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`climbed by the climber with the maximum points`: the climber who has the most, not a number of each."""
+    *before, table, extreme, column = items
+    tables = {m.table for m in table.data.tables}
+    own = tuple(m for m in column.data.columns if m.table in tables)
+    if extreme.tag == "A" and extreme.data in _ENDS:
+        extreme = replace(extreme, tag="S", text=_EXTREMES[_ENDS[extreme.data]], data=(_ENDS[extreme.data], ""))
+    if not own or extreme.tag == "A" or extreme.joined or table.plural:
+        return None
+    ranked = _rank([extreme, column])[-1]
+    if ranked.tag != "Z" or not isinstance(ranked.data.by, NamePart):
+        return None
+    rank = replace(ranked.data, by=replace(column.data, meanings=own), of=table.data)
+    return [*before, table, TaggedItem("Z", _text(items[-2:]), rank)]
 
 
 def _not_so(items: list[TaggedItem]) -> list[TaggedItem] | None:
@@ -482,7 +502,7 @@ def _part_of(items: list[TaggedItem]) -> list[TaggedItem] | None:
     )
     if not shared:
         return None
-    return [replace(first, text=_text(items), data=Name(_text(items), shared))]
+    return [replace(first, text=_text(items), data=NamePart(_text(items), shared))]
 
 
 def _rank_implied(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -606,7 +626,7 @@ def _values(items: list[TaggedItem]) -> list[TaggedItem]:
         # "Web vs app orders": one row for each.
         held = [{(hit.table, hit.column) for hit in value.data.hits} for value in (first, *others)]
         shared = sorted(held[0].intersection(*held[1:]))
-        name = Name(_text(items), tuple(Meaning(table, column) for table, column in shared))
+        name = NamePart(_text(items), tuple(Meaning(table, column) for table, column in shared))
         made.append(
             TaggedItem("B", _text(items), (Group(name, None, f"for each {_text(items)}"),)) if shared else items[1]
         )
@@ -674,7 +694,7 @@ def _count_missing(items: list[TaggedItem]) -> list[TaggedItem] | None:
     if none.data != "missing":
         return None
     tables = tuple(Meaning(m.table) for m in column.data.columns)
-    rows = Measure("count", Name(column.text, tuple(dict.fromkeys(tables))), text=_text(items))
+    rows = Measure("count", NamePart(column.text, tuple(dict.fromkeys(tables))), text=_text(items))
     condition = Condition("null", _text([none, column]), column.data, "is null")
     return [TaggedItem("E", _text(items), rows), TaggedItem("F", condition.text, condition)]
 
@@ -684,7 +704,7 @@ def _spread(items: list[TaggedItem]) -> list[TaggedItem]:
     column = items[-1]
     if items[0].data == "distribution":
         tables = tuple(dict.fromkeys(Meaning(m.table) for m in column.data.columns))
-        rows = Measure("count", Name(column.text, tables), text=_text(items))
+        rows = Measure("count", NamePart(column.text, tables), text=_text(items))
         group = Group(column.data, None, f"distribution of {column.text}")
         return [TaggedItem("E", _text(items), rows), TaggedItem("B", _text(items), (group,))]
     measures = quartiles_of(column.data)[1:4]
@@ -695,7 +715,7 @@ def _spread(items: list[TaggedItem]) -> list[TaggedItem]:
     return [item for pair in made for item in pair][1:]
 
 
-def quartiles_of(name: Name) -> list[Measure]:
+def quartiles_of(name: NamePart) -> list[Measure]:
     """Return the five numbers that describe how a column is distributed."""
     low, high = Measure("min", name, text="min"), Measure("max", name, text="max")
     parts = [Measure("quantile", name, at=part, text=f"quantile {part}") for part in (0.25, 0.75)]
@@ -751,12 +771,12 @@ def _compound(items: list[TaggedItem]) -> list[TaggedItem] | None:
 
 def _describes(first: TaggedItem, second: TaggedItem) -> bool:
     """Return whether the first noun may belong to the second: `population` to `density`, `tax` to `tax_rate`."""
-    if base_form(second.text.lower().split()[-1]) in _OWNED or any(m.label for m in first.data.meanings):
+    if word_base_form(second.text.lower().split()[-1]) in _OWNED or any(m.label for m in first.data.meanings):
         return True
     if any(m.cost == 0 for m in second.data.columns):
         return True  # a column has just that name
-    words = {base_form(word) for word in first.text.lower().split()}
-    return any(words & {*split_identifier(m.column or "")} for m in second.data.columns)
+    words = {word_base_form(word) for word in first.text.lower().split()}
+    return any(words & {*split_identifier_words(m.column or "")} for m in second.data.columns)
 
 
 def _move_value(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -772,13 +792,21 @@ def _agent(items: list[TaggedItem]) -> list[TaggedItem] | None:
 
 
 def _agents(items: list[TaggedItem]) -> list[TaggedItem]:
-    """`orders placed per month by customers in Berlin`: find the agent although other words come between."""
+    """`orders placed per month by customers in Berlin`: find the agent although other words come between.
+
+    The verb may also end the name of a column: `money requested by entrepreneurs`.
+    """
     made = list(items)
     for at, (by, thing) in enumerate(pairwise(items)):
-        verb = any(item.tag == "r" for item in items[:at])
+        verb = any(item.tag == "r" for item in items[:at]) or (at > 0 and _ends_in_participle(items[at - 1]))
         if verb and by.tag == "g" and by.text == "by" and thing.tag == "T" and thing.plural:
             made[at] = TaggedItem("p", "by", "by", joined=by.joined)
     return made
+
+
+def _ends_in_participle(item: TaggedItem) -> bool:
+    words = item.text.lower().split()
+    return item.tag == "C" and len(words) > 1 and is_past_form(words[-1])
 
 
 def _by_value(items: list[TaggedItem]) -> list[TaggedItem] | None:
@@ -838,6 +866,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"cN[A#]?[TC]", _at_least),
     (r"Ne[TC]", _at_least),
     (r"AG", _swap),
+    (r"(?:^|[rp])T[AS]C(?!n)", _rank_of_noun),
     (r"A#?U?p?[TC](?!n)", _aggregate),
     (r"#(?:xC|Cx(?![a-zA-Z]))", _count_missing),
     (r"#U?[TC]", _count),
@@ -901,7 +930,7 @@ def _extremes(items: list[TaggedItem]) -> list[TaggedItem]:
     for at, item in enumerate(items):
         if item.tag in "TCEKt":
             break
-        if item.tag == "Z" and isinstance(item.data.by, Name):
+        if item.tag == "Z" and isinstance(item.data.by, NamePart):
             fn: Fn = "max" if item.data.direction == "desc" else "min"
             items = [
                 *items[:at],
@@ -913,7 +942,7 @@ def _extremes(items: list[TaggedItem]) -> list[TaggedItem]:
 
 def _attach(items: list[TaggedItem]) -> list[TaggedItem]:
     """Attach each condition to the noun it follows."""
-    noun: Name | None = None
+    noun: NamePart | None = None
     beside = True
     made = []
     for item in items:
@@ -937,10 +966,10 @@ def _attach(items: list[TaggedItem]) -> list[TaggedItem]:
 class _Reader:
     """Collects the parts of all sentences."""
 
-    requested: list[Name | Measure] = field(default_factory=list)
-    returned: list[Name | Measure] = field(default_factory=list)
+    requested: list[NamePart | Measure] = field(default_factory=list)
+    returned: list[NamePart | Measure] = field(default_factory=list)
     subject: TaggedItem | None = None
-    context: list[Name] = field(default_factory=list)
+    context: list[NamePart] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     ranks: list[Rank] = field(default_factory=list)
@@ -960,7 +989,7 @@ class _Reader:
     typical: bool = False
     everything: bool = False
     gaps: bool = False
-    loose: list[Name] = field(default_factory=list)
+    loose: list[NamePart] = field(default_factory=list)
     verbs: list[str] = field(default_factory=list)
     alone: str = ""
     unknown: list[str] = field(default_factory=list)
@@ -1059,7 +1088,7 @@ class _Reader:
             self.last, before, beside = before, item.tag, item.text
 
     def _take_table(
-        self, item: TaggedItem, before: str, beside: str, first: bool, listed: list[Name | Measure]
+        self, item: TaggedItem, before: str, beside: str, first: bool, listed: list[NamePart | Measure]
     ) -> None:
         if self.joining and self.absences:
             return
@@ -1073,7 +1102,7 @@ class _Reader:
                 self.context.append(item.data)
             return
         again = self.subject is not None and before == "p" and bool(listed) and self.last == "C"
-        if again and isinstance(listed[-1], Name) and listed[-1].owner is None and not listed[-1].tables:
+        if again and isinstance(listed[-1], NamePart) and listed[-1].owner is None and not listed[-1].tables:
             # "Names of members and names of colleges": the second belongs to the second.
             self._own(listed[-1:], item.data, listed)
             self.context.append(item.data)
@@ -1087,13 +1116,13 @@ class _Reader:
         elif self.subject is None or item.data.tables[:1] != self.subject.data.tables[:1]:
             self.context.append(item.data)
 
-    def _own(self, parts: list[Name | Measure], owner: Name, listed: list[Name | Measure]) -> None:
+    def _own(self, parts: list[NamePart | Measure], owner: NamePart, listed: list[NamePart | Measure]) -> None:
         """`the name and city of the customer`: both belong to the customer, if it has them."""
         tables = {m.table for m in owner.tables}
         start = len(listed) - len(parts)
         for at, part in enumerate(parts, start):
-            if isinstance(part, Name) and part.owner is None:
-                generic = base_form(part.text.lower().split()[-1]) in _OWNED
+            if isinstance(part, NamePart) and part.owner is None:
+                generic = word_base_form(part.text.lower().split()[-1]) in _OWNED
                 if generic or any(m.table in tables for m in part.columns):
                     listed[at] = replace(part, owner=owner)
 
@@ -1188,10 +1217,10 @@ class _Reader:
         if len(nouns) == 2 and nouns[0].tag in "CE" and nouns[1].tag == "T":
             # The payload of an aircraft.
             owned = nouns[0].data
-            if isinstance(owned, Name):
+            if isinstance(owned, NamePart):
                 nouns = [replace(nouns[0], data=replace(owned, owner=nouns[1].data))]
-        context: list[Name] = []
-        loose: list[Name] = []
+        context: list[NamePart] = []
+        loose: list[NamePart] = []
         if len(nouns) == 2 and (nouns[0].tag == "T" or (nouns[0].tag == "E" and nouns[1].tag == "C")):
             (context if nouns[1].tag == "T" else loose).append(nouns[1].data)
             nouns = nouns[:1]

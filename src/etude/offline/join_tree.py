@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from etude.offline.joins import FAR, Hop, Path, find_join_paths, path_leads_to_one
+from etude.offline.joins import FAR, Hop, Path, find_join_paths, join_path_leads_to_one
 from etude.offline.phrase_index import Meaning
-from etude.offline.resolve import Ambiguous, Unresolved
-from etude.offline.vocabulary import Formula, KnownColumn, Vocabulary
-from etude.offline.vocabulary_names import table_name_without_schema
+from etude.offline.resolver import Ambiguous, Unresolved
+from etude.offline.vocabulary import Formula, Vocabulary, VocabularyColumn
+from etude.offline.vocabulary_names import vocabulary_name_without_schema
 from etude.offline.words import stem_word
-from etude.sources.plan.model import Arithmetic, Case, ColumnRef, Expr, Join, Named, NullTest, When
+from etude.sources.plan.query_plan import Arithmetic, Case, ColumnRef, Expr, Join, Named, NullTest, When
 
 
-def fit_alias_length(name: str) -> str:
+def fit_join_alias_length(name: str) -> str:
     """Return the name, cut to a length that every engine accepts."""
     return name.encode()[:60].decode(errors="ignore")
 
@@ -22,15 +22,18 @@ def fit_alias_length(name: str) -> str:
 Place = ColumnRef | Arithmetic
 
 
-def join_column_ref(column: KnownColumn) -> Place:
+def join_column_ref(column: VocabularyColumn) -> Place:
     """Return the column as a plan refers to it, or the formula of one that the table does not have."""
-    table, formula = table_name_without_schema(column.table), column.formula
+    table, formula = vocabulary_name_without_schema(column.table), column.formula
     if formula is None:
         return ColumnRef(table=table, column=column.name)
     args: list[Expr] = [ColumnRef(table=table, column=name) for name in formula.factors]
     if formula.discount:
         args.append(_left_after(ColumnRef(table=table, column=formula.discount), formula))
-    return Arithmetic(op="*", args=tuple(args))
+    elif formula.gaps:
+        missing = NullTest(column=ColumnRef(table=table, column=formula.factors[-1]), op="is null")
+        args[-1] = Case(case=(When(when=missing, then=0),), otherwise=args[-1])
+    return Arithmetic(op=formula.operator, args=tuple(args))
 
 
 def _left_after(discount: ColumnRef, formula: Formula) -> Expr:
@@ -42,14 +45,14 @@ def _left_after(discount: ColumnRef, formula: Formula) -> Expr:
     return Case(case=(When(when=NullTest(column=discount, op="is null"), then=1),), otherwise=left)
 
 
-def show_column(column: KnownColumn) -> Place | Named:
+def show_column(column: VocabularyColumn) -> Place | Named:
     """Return the column as a plan shows it, by its name."""
     place = join_column_ref(column)
     return Named(expr=place, alias=column.name) if column.formula is not None else place
 
 
 @dataclass
-class Tree:
+class JoinTree:
     """Tables joined to a base, each along the cheapest path from those already joined."""
 
     vocabulary: Vocabulary
@@ -116,7 +119,7 @@ class Tree:
     def reaches_one(self, table: str, near: Sequence[str] = (), said: str = "") -> bool:
         """Return whether joining the table would keep each row of the base once."""
         path = self.path_to(table, near, said)
-        return self.single.get(path[0].table, True) and path_leads_to_one(path) if path else self.single[table]
+        return self.single.get(path[0].table, True) and join_path_leads_to_one(path) if path else self.single[table]
 
     def joins(self) -> tuple[Join, ...]:
         """Return the joins of the plan."""
@@ -124,8 +127,8 @@ class Tree:
         for hop in self.hops:
             pairs = tuple(
                 (
-                    ColumnRef(table=table_name_without_schema(hop.table), column=left),
-                    ColumnRef(table=table_name_without_schema(hop.to_table), column=right),
+                    ColumnRef(table=vocabulary_name_without_schema(hop.table), column=left),
+                    ColumnRef(table=vocabulary_name_without_schema(hop.to_table), column=right),
                 )
                 for left, right in zip(hop.columns, hop.to_columns, strict=True)
             )

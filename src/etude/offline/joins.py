@@ -193,6 +193,6 @@ def _leading(routes: _Routes, reach: _Reach, end: str) -> set[_State]:
     return found
 
 
-def path_leads_to_one(path: Path) -> bool:
+def join_path_leads_to_one(path: Path) -> bool:
     """Return whether every row matches at most one row at the end of the path."""
     return all(hop.to_one for hop in path)

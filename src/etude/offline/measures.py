@@ -6,26 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from etude.offline.column_traits import (
+    IDENTIFYING,
+    column_holds_counts,
+    is_numeric_column,
+    is_period_column,
+    is_rate_column,
+    names_one_thing,
+)
 from etude.offline.conditions import Conditions
 from etude.offline.identifiers import is_named_identifier, note_repeated_identifiers
-from etude.offline.join_tree import Tree, fit_alias_length, join_column_ref
+from etude.offline.join_tree import JoinTree, fit_join_alias_length, join_column_ref
 from etude.offline.joins import FAR, join_distance
 from etude.offline.phrase_index import Meaning
-from etude.offline.question_parts import Measure, Name
-from etude.offline.resolve import (
-    IDENTIFYING,
-    MONEY,
-    Ambiguous,
-    Unresolved,
-    holds_counts,
-    is_numeric,
-    is_period,
-    is_rate,
-)
-from etude.offline.vocabulary import KnownColumn, KnownTable
-from etude.offline.vocabulary_names import table_name_without_schema
-from etude.offline.words import base_form, stem_word
-from etude.sources.plan.model import Aggregate, DaysBetween, Named, TimeGrain
+from etude.offline.question_parts import Measure, NamePart
+from etude.offline.resolver import MONEY, Ambiguous, Unresolved
+from etude.offline.vocabulary import VocabularyColumn, VocabularyTable
+from etude.offline.vocabulary_names import vocabulary_name_without_schema
+from etude.offline.words import TRAILING, stem_word, word_base_form
+from etude.sources.plan.query_plan import Aggregate, DaysBetween, Named, TimeGrain
 
 SUMMED = frozenset(
     [
@@ -53,9 +52,9 @@ class Measured:
 
     fn: str
     table: str
-    column: KnownColumn | None = None
+    column: VocabularyColumn | None = None
     distinct: bool = False
-    until: KnownColumn | None = None
+    until: VocabularyColumn | None = None
     """The second of two dates, if the measure is the number of days between them; that of two correlated numbers."""
     at: float | None = None
     """The part of the values below a quantile."""
@@ -80,14 +79,14 @@ class Measured:
     def alias(self) -> str:
         """The name of its column in the result."""
         if self.column is None:
-            return fit_alias_length(f"number_of_{table_name_without_schema(self.table)}")
+            return fit_join_alias_length(f"number_of_{vocabulary_name_without_schema(self.table)}")
         if self.fn == "correlation":
             return "correlation"
         if self.until is not None:
             return f"{self.fn}_days"
         if self.at is not None:
-            return fit_alias_length(f"quantile_{100 * self.at:g}_{self.column.name}")
-        return fit_alias_length(f"{'number_of' if self.fn == 'count' else self.fn}_{self.column.name}")
+            return fit_join_alias_length(f"quantile_{100 * self.at:g}_{self.column.name}")
+        return fit_join_alias_length(f"{'number_of' if self.fn == 'count' else self.fn}_{self.column.name}")
 
 
 _FOLDS = {
@@ -96,9 +95,17 @@ _FOLDS = {
 }  # fmt: skip
 
 
-def _dated(column: KnownColumn) -> bool:
+def _dated(column: VocabularyColumn) -> bool:
     """Return whether the column holds times, of which one is the first and one the last."""
-    return column.kind in ("date", "timestamp") or is_period(column)
+    return column.kind in ("date", "timestamp") or is_period_column(column)
+
+
+def _repeated_name(table: VocabularyTable) -> VocabularyColumn | None:
+    """Return the `sport_name` of a `sport_info` without a key: rows only say who does which sport."""
+    if table.key or len(table.words) < 2 or table.words[-1] not in TRAILING:
+        return None
+    named = [c for c in table.columns if c.words == (*table.words[:-1], "name") and c.kind == "text"]
+    return next((column for column in named if column.distinct < table.rows), None)
 
 
 class Measures(Conditions):
@@ -114,29 +121,29 @@ class Measures(Conditions):
             return self._counted(measure)
         if name.columns and (not name.tables or name.tables[0].cost > name.columns[0].cost):
             ends = measure.fn in ("min", "max")
-            column = self.resolver.column(name, lambda c: is_numeric(c) or (ends and _dated(c)))
+            column = self.resolver.column(name, lambda c: is_numeric_column(c) or (ends and _dated(c)))
             if measure.text.lower().startswith(TEMPORAL) and not _dated(column):
                 raise Unresolved(f"It is not clear which date `{measure.text}` refers to.")
-            if not is_numeric(column) and not (ends and _dated(column)):
+            if not is_numeric_column(column) and not (ends and _dated(column)):
                 raise Unresolved(
                     f"`{name.text}` does not hold amounts, so it has no {_FOLDS.get(measure.fn, 'total')}."
                 )
-            if measure.fn == "sum" and is_rate(column):
+            if measure.fn == "sum" and is_rate_column(column):
                 raise Unresolved(f"`{column.name}` is a rate or an average, so its total means nothing.")
             return Measured(measure.fn, column.table, column, at=measure.at)
         return self._total_of(measure)
 
-    def _correlated(self, measure: Measure, other: Name) -> Measured:
-        first, second = (self.resolver.column(name, is_numeric) for name in (measure.name, other))
+    def _correlated(self, measure: Measure, other: NamePart) -> Measured:
+        first, second = (self.resolver.column(name, is_numeric_column) for name in (measure.name, other))
         for name, column in ((measure.name, first), (other, second)):
-            if not is_numeric(column):
+            if not is_numeric_column(column):
                 raise Unresolved(f"`{name.text}` does not hold amounts, so it has no correlation.")
         if first == second:
             raise Unresolved(f"`{measure.text}` needs two different columns.")
         finest = second if self._refers_to(second.table, first.table) else first
         return Measured("correlation", finest.table, first, until=second)
 
-    def _days_between(self, measure: Measure, until: Name) -> Measured:
+    def _days_between(self, measure: Measure, until: NamePart) -> Measured:
         first, second = (
             self.resolver.column(n, lambda c: c.kind in ("date", "timestamp")) for n in (measure.name, until)
         )
@@ -163,20 +170,26 @@ class Measures(Conditions):
             if held and not measure.distinct and (table.name, "") not in self.prefer:
                 self.notes.append(f"Each row of `{table.name}` has a `{held[0].name}`; these are added up.")
                 return Measured("sum", table.name, held[0])
+            if (kinds := _repeated_name(table)) is not None:
+                return Measured("count", table.name, kinds, distinct=True)
+            if measure.distinct and len(table.key) > 1:
+                raise Unresolved(f"It is not clear which rows of `{table.name}` are different ones.")
             self._check_counted(table, measure)
-            if note := note_repeated_identifiers(table, [base_form(word) for word in name.text.lower().split()]):
+            if note := note_repeated_identifiers(table, [word_base_form(word) for word in name.text.lower().split()]):
                 self.notes.append(note)
             return Measured("count", table.name, distinct=measure.distinct)
         column = self.resolver.column(name)
         if column.kind != "number" and len(column.words) > 1 and column.words[-1] in ("count", "number"):
             raise Unresolved(f"`{column.table}.{column.name}` is text, so its numbers cannot be added up.")
-        if holds_counts(column) and not measure.distinct:
+        if column_holds_counts(column) and not measure.distinct:
+            if not measure.of_count and names_one_thing(column, self.vocabulary.table(column.table).rows):
+                raise Unresolved(f"It is not clear whether to add up `{column.name}` or to count its values.")
             fn = measure.fn if measure.of_count else "sum"
             return Measured(fn, column.table, column, raw=not measure.of_count)
         table = self.vocabulary.table(column.table)
         if (column.name,) == table.key:
             return Measured("count", table.name)
-        number = column.kind == "number" and not IDENTIFYING & {*column.words[-1:]} and not is_period(column)
+        number = column.kind == "number" and not IDENTIFYING & {*column.words[-1:]} and not is_period_column(column)
         number = number and not column.identifies and not is_named_identifier(column)
         if (
             column.flag is not None
@@ -191,22 +204,22 @@ class Measures(Conditions):
         known = self.vocabulary.table(meaning.table)
         return meaning.column is not None and known.column(meaning.column).formula is not None
 
-    def _counts_rows(self, name: Name) -> bool:
+    def _counts_rows(self, name: NamePart) -> bool:
         """Return whether a noun that is counted means rows: `transactions`, not their `transaction_type`."""
         columns = [self.vocabulary.table(m.table).column(m.column) for m in name.columns if m.column]
         exact = any(m.cost == 0 for m in name.columns)
-        return not exact and not any(holds_counts(column) for column in columns)
+        return not exact and not any(column_holds_counts(column) for column in columns)
 
-    def _check_counted(self, table: KnownTable, measure: Measure) -> None:
+    def _check_counted(self, table: VocabularyTable, measure: Measure) -> None:
         """Refuse to count rows if the data holds such a number itself: either may be meant."""
         if measure.distinct or (table.name, "") in self.prefer or self._restricts(table):
             return
         verbs = {stem_word(verb) for verb in self.question.verbs}
         own = {stem_word(word) for word in table.words}
-        held: list[KnownColumn] = []
+        held: list[VocabularyColumn] = []
         for other in self.vocabulary.tables:
             for column in other.columns if other.name != table.name else ():
-                if not {"number", "count"} & {*column.words} or not holds_counts(column):
+                if not {"number", "count"} & {*column.words} or not column_holds_counts(column):
                     continue
                 about = {stem_word(word) for word in column.words if word not in ("number", "count", "of", "total")}
                 near = other.name in self.mentioned or other.name == self.resolver.anchor
@@ -218,7 +231,7 @@ class Measures(Conditions):
             meanings = [Meaning(table.name), *(Meaning(c.table, c.name) for c in held)]
             raise Ambiguous(measure.text or measure.name.text, meanings)
 
-    def _restricts(self, table: KnownTable) -> bool:
+    def _restricts(self, table: VocabularyTable) -> bool:
         """Return whether a condition is about the rows themselves; then a stored number cannot be meant."""
         dated = any(c.kind in ("date", "timestamp") or c.words[-1:] == ("year",) for c in table.columns)
         for condition in self.question.conditions:
@@ -230,13 +243,13 @@ class Measures(Conditions):
         """`total sales`: the sum of the money if that is what the table is about, the count if it has none."""
         table = self.resolver.table_of(measure.name)
         assert table is not None  # noqa: S101 - for the type checker
-        numbers = [c for c in table.columns if is_numeric(c)]
+        numbers = [c for c in table.columns if is_numeric_column(c)]
         if len(numbers) == 1 and measure.fn != "sum":
             self.notes.append(f"`{measure.text}` is read as that of `{numbers[0].name}`.")
             return Measured(measure.fn, table.name, numbers[0], at=measure.at)
         if measure.fn != "sum":
             raise Unresolved(f"It is not clear which number of `{table.name}` to take the {_FOLDS[measure.fn]} of.")
-        money = [c for c in table.columns if is_numeric(c) and MONEY & {*c.words}]
+        money = [c for c in table.columns if is_numeric_column(c) and MONEY & {*c.words}]
         if table.words and {*table.words} & SUMMED and len(money) == 1:
             self.notes.append(f"`{measure.text}` is read as the sum of `{money[0].name}`.")
             return Measured("sum", table.name, money[0])
@@ -244,7 +257,7 @@ class Measures(Conditions):
             return Measured("count", table.name)
         raise Unresolved(f"`{measure.text}` may mean a count or the sum of `{money[0].name}`.")
 
-    def _aggregate(self, measured: Measured, tree: Tree, alias: str | None = None, **more: Any) -> Aggregate:
+    def _aggregate(self, measured: Measured, tree: JoinTree, alias: str | None = None, **more: Any) -> Aggregate:
         fans = tree.fans()
         alias = alias or measured.alias
         if measured.column is None:
@@ -276,12 +289,12 @@ class Measures(Conditions):
             fn=fn, of=join_column_ref(column), distinct=measured.distinct, at=measured.at, alias=alias, **more
         )
 
-    def _joins_once(self, column: KnownColumn, tree: Tree) -> bool:
+    def _joins_once(self, column: VocabularyColumn, tree: JoinTree) -> bool:
         """Return whether rows join others only through a table that does nothing but pair them."""
         fans = tree.fans()
         return column.table == tree.base and len(fans) == 1 and self._pairs(fans[0].to_table)
 
-    def _group_meaning(self, name: Name) -> Meaning:
+    def _group_meaning(self, name: NamePart) -> Meaning:
         """Return the table or column to group by; the anchor's own column comes before a table of that name."""
         costs = {
             m: 3 * m.cost + 4 * join_distance(self.vocabulary, self.resolver.anchor, m.table) for m in name.meanings
@@ -300,7 +313,7 @@ class Measures(Conditions):
             return tables[0]
         return self.resolver.meaning(replace(name, meanings=tuple(best))) if not tables else self._unsure(name, tables)
 
-    def _referred(self, meaning: Meaning, name: Name) -> Meaning:
+    def _referred(self, meaning: Meaning, name: NamePart) -> Meaning:
         """Replace a column that refers to a table of that name by the table, if it has a name to show."""
         for link in self.vocabulary.links:
             if meaning.column is None or (link.table, link.columns) != (meaning.table, (meaning.column,)):
@@ -310,10 +323,10 @@ class Measures(Conditions):
                 return Meaning(target.name)
         return meaning
 
-    def _unsure(self, name: Name, meanings: Sequence[Meaning]) -> Meaning:
+    def _unsure(self, name: NamePart, meanings: Sequence[Meaning]) -> Meaning:
         raise Ambiguous(name.text, meanings)
 
-    def _display(self, table: KnownTable) -> list[KnownColumn]:
+    def _display(self, table: VocabularyTable) -> list[VocabularyColumn]:
         """Return the columns that identify a row to people: its name and its key."""
         names = [*table.label, *(key for key in table.key if key not in table.label)]
         for column in table.columns:
@@ -322,7 +335,7 @@ class Measures(Conditions):
                 names.append(column.name)
         return [table.column(name) for name in names]
 
-    def _columns_of(self, name: Name) -> tuple[str, list[KnownColumn]]:
+    def _columns_of(self, name: NamePart) -> tuple[str, list[VocabularyColumn]]:
         """Return the table of a noun and the columns that show it."""
         found = self._group_meaning(name)
         table = self.vocabulary.table(found.table)
@@ -346,12 +359,12 @@ class Measures(Conditions):
                 return True
         return False
 
-    def _keys(self) -> tuple[list[KnownColumn], list[KnownColumn]]:
+    def _keys(self) -> tuple[list[VocabularyColumn], list[VocabularyColumn]]:
         """Return the columns that show the groups, and hidden ones that also distinguish them."""
         question = self.question
-        keys: list[KnownColumn] = []
-        hidden: list[KnownColumn] = []
-        nouns = [p for p in question.requested if isinstance(p, Name)]
+        keys: list[VocabularyColumn] = []
+        hidden: list[VocabularyColumn] = []
+        nouns = [p for p in question.requested if isinstance(p, NamePart)]
         entities: list[str] = []
         for group in question.groups:
             if group.name is None:
@@ -363,7 +376,7 @@ class Measures(Conditions):
                 (hidden if own else keys).extend(columns)
             else:
                 keys.extend(columns)
-        asked = [p for p in question.asked if isinstance(p, Name)]
+        asked = [p for p in question.asked if isinstance(p, NamePart)]
         if question.listed:
             for name in asked:
                 table, columns = self._columns_of(name)
@@ -381,14 +394,14 @@ class Measures(Conditions):
             keys, hidden = [*hidden, *keys], []
         return keys, [column for column in dict.fromkeys(hidden) if column not in keys]
 
-    def _owned(self, name: Name, entities: Sequence[str]) -> Name:
+    def _owned(self, name: NamePart, entities: Sequence[str]) -> NamePart:
         """Bind a column to the grouped thing that has it."""
         if name.tables:
             return name
         own = tuple(m for m in name.columns if m.table in entities)
         return replace(name, meanings=own) if own and name.owner is None else name
 
-    def _hide_key(self, name: Name, hidden: list[KnownColumn]) -> None:
+    def _hide_key(self, name: NamePart, hidden: list[VocabularyColumn]) -> None:
         subject = self.resolver.table_of(self.question.subject) if self.question.subject else None
         found = self._group_meaning(name)
         # The budget of the department with the most employees is that of one department.
@@ -397,7 +410,7 @@ class Measures(Conditions):
         if subject is not None and found.table == subject.name and identified:
             hidden.extend(subject.column(key) for key in subject.key)
 
-    def _dates(self, tree: Tree) -> list[Named]:
+    def _dates(self, tree: JoinTree) -> list[Named]:
         dates = []
         for group in self.question.groups:
             if group.name is None:
@@ -406,6 +419,6 @@ class Measures(Conditions):
                 dates.append(Named(expr=TimeGrain(grain=group.grain, of=join_column_ref(column)), alias=group.grain))
         return dates
 
-    def _per(self, keys: Sequence[KnownColumn], dates: Sequence[Named]) -> str:
+    def _per(self, keys: Sequence[VocabularyColumn], dates: Sequence[Named]) -> str:
         per = [*(f"`{date.alias}`" for date in dates), *(f"`{key.table}.{key.name}`" for key in keys)]
         return f" per {', '.join(per)}" if per else ""

@@ -9,20 +9,23 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from etude.offline.phrase_index import SYNONYM, Meaning, phrase_index_of
-from etude.offline.question_parts import Condition, Name, Question
-from etude.offline.resolve import GENERAL
-from etude.offline.self_check import Facts, Place, linked_columns, plan_facts, plan_nodes
+from etude.offline.phrase_index import SYNONYM, Meaning, phrase_index_of, value_phrase
+from etude.offline.plan_check import Facts, Place, linked_columns, plan_facts, plan_nodes
+from etude.offline.question_parts import Condition, NamePart, Question
+from etude.offline.resolver import GENERAL
 from etude.offline.tags import TaggedItem
-from etude.offline.vocabulary import KnownTable, Vocabulary
-from etude.offline.vocabulary_names import table_name_without_schema
-from etude.offline.words import TRAILING, base_form, fold_words, stem_word
-from etude.sources.plan.model import ColumnRef, Compare, Join, Member, Or, QueryPlan
+from etude.offline.vocabulary import Vocabulary, VocabularyTable
+from etude.offline.vocabulary_names import vocabulary_name_without_schema
+from etude.offline.words import TRAILING, fold_words, stem_word, word_base_form
+from etude.sources.plan.query_plan import ColumnRef, Compare, Join, Member, Or, QueryPlan
 
 _TYING = frozenset("they their them its it his her each every corresponding respective whose".split())  # noqa: SIM905
 """Words that say that two things in a list belong together."""
 
 _TWO_LISTS = re.compile("CpT&(C|TC|CpT)|C&C")
+_OR_THEN_AND = re.compile(r"[VNDQ],?\|[prC][prCclox]*[VNDQ],?&[prCclox]*[VNDQ]")
+_AND_CONDITION = re.compile(r"[VNDQ],?&[prCclox]*[VNDQ]")
+"""A condition after `and`; the first also after an `or` that starts with its own preposition or noun."""
 _LIGHT = TRAILING | {"profile", "location", "info", "information", "detail", "record", "list", "account", "entry"}
 """Last words of tables' names that add nothing to the word before: user profiles are users."""
 
@@ -40,12 +43,16 @@ def find_misreading(
         lambda: _find_name_of_another(items, facts),
         lambda: _find_far_adjective(question),
         lambda: _find_modifier(question, facts, vocabulary),
+        lambda: _find_part_of_all(question, facts, vocabulary, words),
         lambda: _find_far_number(question),
         lambda: _find_nested_absence(items, question),
         lambda: _find_unused_verb(items, facts, vocabulary),
         lambda: _find_rival_noun(items, facts, vocabulary),
         lambda: _find_participle(items, facts, vocabulary),
+        lambda: _find_value_with_column(items, facts, vocabulary),
+        lambda: _find_other_date(items, facts, vocabulary),
         lambda: _find_pairs(items, plan),
+        lambda: _find_mixed_alternatives(items, plan),
         lambda: _find_dropped_total(items, plan, facts),
         lambda: _find_two_counts(items, facts),
         lambda: _find_unrelated_lists(items, plan, words),
@@ -81,7 +88,7 @@ def _find_other_owner(
 ) -> Iterator[str]:
     """`the effective date of the claim`, if claims have one and the plan takes that of another table."""
     for owner, item in _owned(items):
-        name: Name = item.data
+        name: NamePart = item.data
         tables = {m.table for m in owner.data.tables if m.cost == owner.data.tables[0].cost}
         low = min(m.cost for m in name.columns)
         own = [m for m in name.columns if m.table in tables and m.cost <= max(low, 1)]
@@ -99,13 +106,13 @@ def _owned(items: Sequence[TaggedItem]) -> Iterator[tuple[TaggedItem, TaggedItem
             after += 2
         if [i.tag for i in items[after : after + 2]] == ["p", "T"] and items[after].text == "of":
             yield items[after + 1], item
-        elif at and items[at - 1].tag == "T" and (item.joined or base_form(fold_words(item.text)) in GENERAL):
+        elif at and items[at - 1].tag == "T" and (item.joined or word_base_form(fold_words(item.text)) in GENERAL):
             yield items[at - 1], item
 
 
 def _is_told(meaning: Meaning, facts: Facts, told: set[Place], vocabulary: Vocabulary) -> bool:
     table = vocabulary.table(meaning.table)
-    short = table_name_without_schema(meaning.table)
+    short = vocabulary_name_without_schema(meaning.table)
     columns = table.label if meaning.label else (str(meaning.column),)
     if columns == table.key and short in facts.tables and "count" in facts.functions:
         return True
@@ -118,7 +125,7 @@ def _find_better_place(
     items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary, words: frozenset[str]
 ) -> Iterator[str]:
     """`the description of document type`: not that of shipping agents, if document types have one too."""
-    said = {base_form(word.strip("?.,'\"")) for word in words}
+    said = {word_base_form(word.strip("?.,'\"")) for word in words}
     for item in items:
         if item.tag != "C":
             continue
@@ -134,12 +141,12 @@ def _find_name_of_another(items: Sequence[TaggedItem], facts: Facts) -> Iterator
     """`the game name`, if games have no name and the plan shows that of students."""
     for owner, item in pairwise(items):
         general = (
-            item.tag == "C" and item.joined and base_form(fold_words(item.text)) in ("name", "title", "id", "code")
+            item.tag == "C" and item.joined and word_base_form(fold_words(item.text)) in ("name", "title", "id", "code")
         )
         if owner.tag != "T" or not general:
             continue
         tables = {m.table for m in owner.data.tables}
-        used = [m for m in item.data.columns if table_name_without_schema(m.table) in facts.tables]
+        used = [m for m in item.data.columns if vocabulary_name_without_schema(m.table) in facts.tables]
         if used and not any(m.table in tables for m in item.data.columns):
             yield f"`{owner.text}` has no `{item.text}`."
 
@@ -174,10 +181,10 @@ def _find_nested_absence(items: Sequence[TaggedItem], question: Question) -> Ite
 
 
 def _place(meaning: Meaning) -> Place:
-    return table_name_without_schema(meaning.table), str(meaning.column)
+    return vocabulary_name_without_schema(meaning.table), str(meaning.column)
 
 
-def _names(table: KnownTable) -> set[str]:
+def _names(table: VocabularyTable) -> set[str]:
     return {word for words in (table.words, *table.aliases) for word in words if word != "ref"}
 
 
@@ -187,15 +194,29 @@ def _names(table: KnownTable) -> set[str]:
 def _find_modifier(question: Question, facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
     """`tourists`, read as `tourist_attractions`: the first word of a name only says what kind of thing it is."""
     subject = question.subject
-    used = [m for m in subject.tables if table_name_without_schema(m.table) in facts.tables] if subject else []
+    used = [m for m in subject.tables if vocabulary_name_without_schema(m.table) in facts.tables] if subject else []
     best = min(used, key=lambda m: m.cost, default=None)
     if subject is None or best is None or min(m.cost for m in subject.tables) <= SYNONYM:
         return
     table = vocabulary.table(best.table)
-    first = table.words[:1] == (base_form(fold_words(subject.text)),) and len(table.words) > 1
+    first = table.words[:1] == (word_base_form(fold_words(subject.text)),) and len(table.words) > 1
     keyed = any(vocabulary.table(best.table).column(column).words[:-1] == table.words[:1] for column in table.key)
     if first and not keyed and table.words[-1] not in _LIGHT:
         yield f"It is not clear whether `{subject.text}` means `{table.name}`."
+
+
+def _find_part_of_all(question: Question, facts: Facts, vocabulary: Vocabulary, words: frozenset[str]) -> Iterator[str]:
+    """`permits`, read as `permits_to_be_renewed`, if there are `all_permits` too."""
+    subject = question.subject
+    noun = word_base_form(fold_words(subject.text)) if subject else ""
+    used = [vocabulary.table(m.table) for m in subject.tables] if subject else []
+    for table in used:
+        done = table.words[:1] == (noun,) and len(table.words) > 1 and table.words[-1].endswith("ed")
+        if not done or table.words[-1] in words or vocabulary_name_without_schema(table.name) not in facts.tables:
+            continue
+        whole = [other for other in used if other.words[-1:] == (noun,) and other != table]
+        if whole:
+            yield f"It is not clear whether `{noun}` means `{whole[0].name}` or `{table.name}`."
 
 
 def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
@@ -203,7 +224,7 @@ def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voc
     acts = phrase_index_of(vocabulary).acts
     for item in items:
         tables = acts.get(stem_word(item.text.lower()), ()) if item.tag == "r" else ()
-        if tables and not {table_name_without_schema(m.table) for m in tables} & facts.tables:
+        if tables and not {vocabulary_name_without_schema(m.table) for m in tables} & facts.tables:
             yield f"It is not clear what `{item.text}` means here: `{tables[0].table}` is not needed to answer."
 
 
@@ -215,9 +236,11 @@ def _find_rival_noun(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voca
         if item.tag != "C" or " " in word or len(word) < 5:
             continue
         tables = [
-            m.table for m in acts.get(stem_word(word), ()) if base_form(word) not in vocabulary.table(m.table).words
+            m.table
+            for m in acts.get(stem_word(word), ())
+            if word_base_form(word) not in vocabulary.table(m.table).words
         ]
-        if tables and not {table_name_without_schema(table) for table in tables} & facts.tables:
+        if tables and not {vocabulary_name_without_schema(table) for table in tables} & facts.tables:
             yield f"It is not clear whether `{item.text}` means a column or `{tables[0]}`."
 
 
@@ -228,9 +251,9 @@ def _find_participle(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voca
         hits = item.data.hits if isinstance(item.data, Condition) else ()
         if not hits or not word.endswith("ed") or " " in word or not item.text[:1].islower() or len(word) < 7:
             continue
-        held = {(table_name_without_schema(hit.table), hit.column) for hit in hits}
+        held = {(vocabulary_name_without_schema(hit.table), hit.column) for hit in hits}
         for table in vocabulary.tables:
-            short = table_name_without_schema(table.name)
+            short = vocabulary_name_without_schema(table.name)
             if short not in facts.tables:
                 continue
             texts = [(short, c.name) for c in table.columns if c.kind == "text"]
@@ -243,6 +266,33 @@ def _same_root(word: str, other: str) -> bool:
     return other != word and len(other) > 5 and word[:5] == other[:5]
 
 
+def _find_value_with_column(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`Kent County`, if it is the name of an area, and `Kent` is a county besides."""
+    index = phrase_index_of(vocabulary)
+    for item in items:
+        hits = item.data.hits if isinstance(item.data, Condition) else ()
+        *words, noun = value_phrase(item.text) or ("",)
+        if not hits or not words or item.plural:
+            continue
+        columns = {_place(m) for m in index.names.get((word_base_form(noun),), ()) if m.column is not None}
+        others = {(vocabulary_name_without_schema(h.table), h.column) for h in index.values.get(tuple(words), ())}
+        held = {(vocabulary_name_without_schema(hit.table), hit.column) for hit in hits}
+        if columns & others and not columns & others & facts.columns and held & facts.columns:
+            yield f"It is not clear whether `{item.text}` is a name, or `{' '.join(words)}` a `{noun}`."
+
+
+def _find_other_date(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`orders shipped after May 2020`, if `shipped` is a status and the plan has the date of the order."""
+    for said, span in pairwise(items):
+        word = fold_words(said.text)
+        if (said.tag, span.tag) != ("V", "D") or " " in word or not word.endswith("ed") or said.text[:1].isupper():
+            continue
+        columns = [c for t in vocabulary.tables for c in t.columns if c.kind in ("date", "timestamp")]
+        used = [c for c in columns if (vocabulary_name_without_schema(c.table), c.name) in facts.columns]
+        if used and not any(stem_word(word) == stem_word(part) for column in used for part in column.words):
+            yield f"It is not clear whether `{span.text}` says when something was `{said.text}`."
+
+
 # --- what belongs together
 
 
@@ -250,8 +300,7 @@ def _find_pairs(items: Sequence[TaggedItem], plan: QueryPlan) -> Iterator[str]:
     """`in Austin, Texas or in Phoenix, Arizona`: each city with its state, not one of four."""
     either = [node for node in plan_nodes(plan) if isinstance(node, Or)]
     for node in either:
-        refs = [each.column for each in plan_nodes(node) if isinstance(each, Compare)]
-        if len({(ref.table, ref.column) for ref in refs if isinstance(ref, ColumnRef)}) < 2:
+        if not _mixes_columns(node):
             continue
         for first, comma, second in zip(items, items[1:], items[2:], strict=False):
             if (first.tag, comma.tag, second.tag) != ("V", ",", "V"):
@@ -259,6 +308,20 @@ def _find_pairs(items: Sequence[TaggedItem], plan: QueryPlan) -> Iterator[str]:
             one, other = ({(hit.table, hit.column) for hit in item.data.hits} for item in (first, second))
             if not one & other:
                 yield f"It is not clear which of the values belong to `{first.text}`."
+
+
+def _find_mixed_alternatives(items: Sequence[TaggedItem], plan: QueryPlan) -> Iterator[str]:
+    """`in Rome or in Oslo and in May`: does the last one apply to both?"""
+    tags = "".join(item.tag for item in items)
+    mixed = any(_mixes_columns(node) for node in plan_nodes(plan) if isinstance(node, Or))
+    found = _OR_THEN_AND.search(tags) or (_AND_CONDITION.search(tags) if mixed else None)
+    if found and "|" in tags:
+        yield "It is not clear what `and` and `or` join; say it in two questions."
+
+
+def _mixes_columns(node: Or) -> bool:
+    refs = [each.column for each in plan_nodes(node) if isinstance(each, Compare)]
+    return len({(ref.table, ref.column) for ref in refs if isinstance(ref, ColumnRef)}) > 1
 
 
 def _find_unrelated_lists(items: Sequence[TaggedItem], plan: QueryPlan, words: frozenset[str]) -> Iterator[str]:
@@ -302,7 +365,7 @@ def _find_link_table(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voca
             table = vocabulary.table(meaning.table)
             refers = {column for link in vocabulary.links if link.table == table.name for column in link.columns}
             links = len(refers) > 1 and refers.issuperset(column.name for column in table.columns)
-            if not links or table_name_without_schema(table.name) not in facts.tables or meaning.cost > 0:
+            if not links or vocabulary_name_without_schema(table.name) not in facts.tables or meaning.cost > 0:
                 continue
             if len(table.words) > 1 and table.words[:1] in others and table.words[1:] in others:
                 yield f"It is not clear whether `{item.text}` means `{others[table.words[1:]]}`."

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import date
 
 from etude.offline.dates import MONTHS
-from etude.offline.resolve import TECHNICAL
+from etude.offline.resolver import TECHNICAL
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.words import Token
 
 
-def add_years(tokens: Sequence[Token], vocabulary: Vocabulary) -> tuple[list[Token], tuple[str, ...]]:
+def add_years_to_months(tokens: Sequence[Token], vocabulary: Vocabulary) -> tuple[list[Token], tuple[str, ...]]:
     """Return the tokens with the year after each such month, and notes that say which."""
     made: list[Token] = []
     notes: list[str] = []

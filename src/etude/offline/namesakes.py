@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from etude.offline.vocabulary import KnownTable, Vocabulary
-from etude.sources.plan.model import ColumnRef, Compare, QueryPlan
+from etude.offline.vocabulary import Vocabulary, VocabularyTable
+from etude.sources.plan.query_plan import ColumnRef, Compare, QueryPlan
 from etude.sources.quoting import quote_identifier, quote_literal, quote_table
 
 Query = Callable[[str], Iterable[tuple[Any, ...]]]
@@ -22,7 +22,7 @@ def find_namesakes(plan: QueryPlan, vocabulary: Vocabulary, query: Query) -> str
     return ""
 
 
-def _names(plan: QueryPlan, vocabulary: Vocabulary) -> Iterator[tuple[KnownTable, str, str]]:
+def _names(plan: QueryPlan, vocabulary: Vocabulary) -> Iterator[tuple[VocabularyTable, str, str]]:
     """Yield the names that a plan compares with: in a joined table, whose rows are not what is counted or listed."""
     where = plan.where if isinstance(plan.where, tuple) else (plan.where,)
     for each in where:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from etude.offline.column_traits import column_holds_counts, is_numeric_column, is_rate_column
 from etude.offline.grammar import quartiles_of
 from etude.offline.phrase_index import Meaning
-from etude.offline.question_parts import Condition, Measure, Name, Question, Rank, Threshold
-from etude.offline.resolve import is_numeric, is_rate
+from etude.offline.question_parts import Condition, Measure, NamePart, Question, Rank, Threshold
 from etude.offline.revenue import MONEY_WORDS, money_of, sales_meanings
-from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
-from etude.offline.words import base_form, split_identifier
+from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable
+from etude.offline.words import split_identifier_words, word_base_form
 
 ADDING = frozenset(
     [
@@ -42,12 +42,12 @@ LEVELS = frozenset(
 """Words in the names of columns whose numbers say how high, not how much: their sum means little."""
 
 
-def adds_up(column: KnownColumn) -> bool:
+def part_adds_up(column: VocabularyColumn) -> bool:
     """Return whether people mean the total of the column: `quantity`, `days absent`; not `unit price` or `grade`."""
     words = {*column.words}
-    if not is_numeric(column) or is_rate(column) or (LEVELS & words and "total" not in words):
+    if not is_numeric_column(column) or is_rate_column(column) or (LEVELS & words and "total" not in words):
         return False
-    return bool(ADDING & words) or any(base_form(word) != word for word in split_identifier(column.name))
+    return bool(ADDING & words) or any(word_base_form(word) != word for word in split_identifier_words(column.name))
 
 
 def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
@@ -60,7 +60,7 @@ def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
         question, requested=_distributed(question.requested, vocabulary), asked=_distributed(question.asked, vocabulary)
     )
     question = _limited_by_total(_ranked(_unify(_complete(question, vocabulary)), vocabulary), vocabulary)
-    return _summed(_ranked_by_total(question, vocabulary), vocabulary)
+    return _added_count(_summed(_ranked_by_total(question, vocabulary), vocabulary), vocabulary)
 
 
 def _undated(question: Question, vocabulary: Vocabulary) -> Question:
@@ -70,7 +70,7 @@ def _undated(question: Question, vocabulary: Vocabulary) -> Question:
     for at, condition in enumerate(question.conditions):
         name = condition.name if condition.kind == "span" else None
         columns = [vocabulary.table(m.table).column(m.column) for m in name.columns if m.column] if name else []
-        if name is not None and columns and not name.tables and all(adds_up(column) for column in columns):
+        if name is not None and columns and not name.tables and all(part_adds_up(column) for column in columns):
             text = condition.span.text if condition.span else condition.text
             timed = replace(condition, name=None, text=text)
             conditions = (*question.conditions[:at], timed, *question.conditions[at + 1 :])
@@ -81,12 +81,12 @@ def _undated(question: Question, vocabulary: Vocabulary) -> Question:
 def _only_rows(question: Question, vocabulary: Vocabulary) -> Question:
     """`paintings on display`, of a source with one table: its rows under these conditions."""
     flags = tuple(
-        p for p in question.requested if isinstance(p, Name) and p.meanings and all(m.flag for m in p.meanings)
+        p for p in question.requested if isinstance(p, NamePart) and p.meanings and all(m.flag for m in p.meanings)
     )
     alone = len(flags) == len(question.requested) and not question.groups and question.subject is None
     if len(vocabulary.tables) != 1 or not alone or question.ratio or question.rank or not question.conditions:
         return question
-    rows = Name(vocabulary.tables[0].name, (Meaning(vocabulary.tables[0].name),))
+    rows = NamePart(vocabulary.tables[0].name, (Meaning(vocabulary.tables[0].name),))
     loose = (*question.loose, *flags)
     return replace(question, requested=(rows,), asked=(rows,), subject=rows, plural=True, loose=loose)
 
@@ -101,7 +101,7 @@ def _described(question: Question, vocabulary: Vocabulary) -> Question:
     if group is None or group.name is None or not group.text.startswith("distribution of "):
         return question
     columns = [vocabulary.table(m.table).column(m.column) for m in group.name.columns if m.column]
-    if not columns or not all(is_numeric(column) and column.distinct > MOST_BARS for column in columns):
+    if not columns or not all(is_numeric_column(column) and column.distinct > MOST_BARS for column in columns):
         return question
     measures = tuple(quartiles_of(group.name))
     return replace(question, requested=measures, asked=measures, groups=(), subject=None)
@@ -117,7 +117,7 @@ def _sold(question: Question, vocabulary: Vocabulary) -> Question:
     meanings = tuple(Meaning(table.name, column) for table in tables for column in sales_meanings(table))
     if not meanings or not (question.groups or isinstance(part, Measure)):
         return question
-    meant = Name(name.text, meanings)
+    meant = NamePart(name.text, meanings)
     found = replace(part, name=meant) if isinstance(part, Measure) else meant
     return replace(question, requested=(found,), asked=(found,), subject=None)
 
@@ -128,7 +128,7 @@ def _counted_groups(question: Question) -> Question:
     if len(things) != 1 or question.rank or question.top or question.listed or question.ratio or question.ordering:
         return question
     (thing,) = things
-    if not isinstance(thing, Name) or not thing.tables or thing is not question.subject or not question.plural:
+    if not isinstance(thing, NamePart) or not thing.tables or thing is not question.subject or not question.plural:
         return question
     grouped = question.groups and all(group.text.startswith(("per ", "by ")) for group in question.groups)
     if not grouped or question.everything:
@@ -146,14 +146,14 @@ def _everything(question: Question) -> Question:
     return replace(question, requested=(group,), asked=(group,), subject=group, plural=True, groups=())
 
 
-def _distributed(parts: tuple[Name | Measure, ...], vocabulary: Vocabulary) -> tuple[Name | Measure, ...]:
+def _distributed(parts: tuple[NamePart | Measure, ...], vocabulary: Vocabulary) -> tuple[NamePart | Measure, ...]:
     """`total tax and commission`: the total of both."""
-    made: list[Name | Measure] = []
+    made: list[NamePart | Measure] = []
     for part in parts:
         before = made[-1] if made else None
-        if isinstance(before, Measure) and isinstance(part, Name) and before.fn != "count" and not before.of_count:
+        if isinstance(before, Measure) and isinstance(part, NamePart) and before.fn != "count" and not before.of_count:
             columns = [vocabulary.table(m.table).column(m.column) for m in part.columns if m.column]
-            adds = bool(columns) and not part.tables and all(is_numeric(column) for column in columns)
+            adds = bool(columns) and not part.tables and all(is_numeric_column(column) for column in columns)
             made.append(Measure(before.fn, part, text=part.text) if adds else part)
         else:
             made.append(part)
@@ -177,17 +177,17 @@ def _aligned(condition: Condition) -> Condition:
 
 def _complete(question: Question, vocabulary: Vocabulary) -> Question:
     """`Show the price` after a question about products adds a column; with the name it replaces them."""
-    asked = [part for part in question.asked if isinstance(part, Name) and part.tables]
+    asked = [part for part in question.asked if isinstance(part, NamePart) and part.tables]
     if not question.listed or not asked or question.groups or question.ratio:
         return question
     table = vocabulary.table(min(asked[0].tables, key=lambda m: m.cost).table)
     shown = {*table.label, *table.key}
     for part in question.requested:
-        if isinstance(part, Name) and any(
+        if isinstance(part, NamePart) and any(
             m.label or m.column in shown or m.column is None for m in part.meanings if m.table == table.name
         ):
             return question
-    if not shown or any(isinstance(part, Name) and not _held(part, table) for part in question.requested):
+    if not shown or any(isinstance(part, NamePart) and not _held(part, table) for part in question.requested):
         return question
     return replace(question, requested=(*question.asked, *question.requested), listed=False)
 
@@ -206,7 +206,7 @@ def _unify(question: Question) -> Question:
         known.append(measure)
         return measure
 
-    def each(parts: tuple[Name | Measure, ...]) -> tuple[Name | Measure, ...]:
+    def each(parts: tuple[NamePart | Measure, ...]) -> tuple[NamePart | Measure, ...]:
         return tuple(same(part) if isinstance(part, Measure) else part for part in parts)
 
     asked = each(question.asked)
@@ -228,7 +228,9 @@ def _ranked(question: Question, vocabulary: Vocabulary) -> Question:
     implied = rank is not None and rank.by is None
     if (question.top is None and not implied) or (rank is not None and not implied) or not last or last.name is None:
         return question
-    numbers = [m for m in last.name.columns if m.column and is_numeric(vocabulary.table(m.table).column(m.column))]
+    numbers = [
+        m for m in last.name.columns if m.column and is_numeric_column(vocabulary.table(m.table).column(m.column))
+    ]
     if (
         not numbers
         or not last.text.startswith(("by ", "in terms of "))
@@ -242,7 +244,11 @@ def _ranked(question: Question, vocabulary: Vocabulary) -> Question:
     )
     ranked = replace(question, groups=question.groups[:-1], rank=chosen)
     columns = [vocabulary.table(m.table).column(m.column) for m in numbers if m.column]
-    if question.top is None or not is_repeated(ranked, vocabulary) or not all(adds_up(column) for column in columns):
+    if (
+        question.top is None
+        or not is_repeated_part(ranked, vocabulary)
+        or not all(part_adds_up(column) for column in columns)
+    ):
         return ranked
     # "Top 5 products by quantity", if each product has many rows: those with the highest total.
     measure = Measure("sum", replace(last.name, meanings=tuple(numbers)), text=last.name.text)
@@ -259,7 +265,7 @@ def _ranked_by_total(question: Question, vocabulary: Vocabulary) -> Question:
     if not _totals(by, vocabulary):
         return question
     counted = not isinstance(rank.by, Measure) or rank.by.fn == "count"
-    if not counted or not (is_repeated(question, vocabulary) or (question.groups and not question.requested)):
+    if not counted or not (is_repeated_part(question, vocabulary) or (question.groups and not question.requested)):
         return question
     return replace(question, rank=replace(rank, by=Measure("sum", by, text=rank.text)))
 
@@ -270,7 +276,7 @@ def _limited_by_total(question: Question, vocabulary: Vocabulary) -> Question:
     counted = any(isinstance(p, Measure) and p.fn == "count" and not p.name.tables for p in question.requested)
     if named and counted:
         return replace(question, unknown=(*question.unknown, *(condition.text for condition in named)))
-    if not named or question.groups or not is_repeated(question, vocabulary):
+    if not named or question.groups or not is_repeated_part(question, vocabulary):
         return question
     limits = []
     for condition in named:
@@ -284,30 +290,30 @@ def _limited_by_total(question: Question, vocabulary: Vocabulary) -> Question:
     return replace(question, conditions=conditions, thresholds=(*question.thresholds, *limits))
 
 
-def _totals(name: Name, vocabulary: Vocabulary) -> bool:
+def _totals(name: NamePart, vocabulary: Vocabulary) -> bool:
     """Return whether a noun means the total of what no column, or one of another name, holds for each row."""
     return _is_derived(name, vocabulary) or _is_taken_in(name, vocabulary)
 
 
-def _is_derived(name: Name, vocabulary: Vocabulary) -> bool:
+def _is_derived(name: NamePart, vocabulary: Vocabulary) -> bool:
     """Return whether a noun can only mean what is computed for each row, such as revenue."""
     columns = [vocabulary.table(m.table).column(m.column) for m in name.columns if m.column]
     return bool(columns) and not name.tables and all(column.formula is not None for column in columns)
 
 
-def _is_taken_in(name: Name, vocabulary: Vocabulary) -> bool:
+def _is_taken_in(name: NamePart, vocabulary: Vocabulary) -> bool:
     """Return whether a noun means all that is taken in, by a column of another name: `money` by `amount` or `price`."""
     paid = money_of(vocabulary.tables)
     columns = [vocabulary.table(m.table).column(m.column) for m in name.columns if m.column]
-    word = base_form(name.text.lower())
-    added = all((c == paid or adds_up(c)) and word not in c.words for c in columns)
+    word = word_base_form(name.text.lower())
+    added = all((c == paid or part_adds_up(c)) and word not in c.words for c in columns)
     return word in MONEY_WORDS and bool(columns) and added
 
 
-def is_repeated(question: Question, vocabulary: Vocabulary) -> bool:
+def is_repeated_part(question: Question, vocabulary: Vocabulary) -> bool:
     """Return whether a question asks for one column that several rows share: `products` of a table of orders."""
     (part, *others) = question.requested or (None,)
-    if others or not isinstance(part, Name) or question.listed or part.tables or not part.columns:
+    if others or not isinstance(part, NamePart) or question.listed or part.tables or not part.columns:
         return False
     tables = [(vocabulary.table(m.table), m.column) for m in part.columns]
     return all(
@@ -329,18 +335,34 @@ def _summed(question: Question, vocabulary: Vocabulary) -> Question:
     (part,) = question.requested
     # "Revenue from returned orders": of all of them together.
     chosen = question.ordering or question.top
-    total = isinstance(part, Name) and _totals(part, vocabulary)
+    total = isinstance(part, NamePart) and _totals(part, vocabulary)
     if not (question.groups or timed or (total and not chosen)):
         return question
-    if not isinstance(part, Name) or part.tables or not part.columns:
+    if not isinstance(part, NamePart) or part.tables or not part.columns:
         return question
     columns = [vocabulary.table(m.table).column(m.column) for m in part.columns if m.column]
-    if not columns or not (total or all(adds_up(column) for column in columns)):
+    if not columns or not (total or all(part_adds_up(column) for column in columns)):
         return question
     measure = Measure("sum", part, text=part.text)
     notes = (*question.notes, f"`{part.text}` is added up.")
     return replace(question, requested=(measure,), asked=(measure,), notes=notes)
 
 
-def _held(name: Name, table: KnownTable) -> bool:
+def _added_count(question: Question, vocabulary: Vocabulary) -> Question:
+    """`the number of customers in the banks in Rome`, if banks have that number: that of all of them together."""
+    (part, *others) = question.requested or (None,)
+    plain = not (question.groups or question.rank or question.top or question.ordering or question.distinct)
+    if others or not plain or not question.plural or question.subject is None or question.ratio or question.listed:
+        return question
+    if not isinstance(part, NamePart) or part.tables or not part.text.lower().startswith("number of "):
+        return question
+    columns = [vocabulary.table(m.table).column(m.column) for m in part.columns if m.column]
+    if not columns or not all(column_holds_counts(column) for column in columns):
+        return question
+    measure = Measure("sum", part, text=part.text)
+    notes = (*question.notes, f"`{part.text}` is added up.")
+    return replace(question, requested=(measure,), asked=(measure,), notes=notes)
+
+
+def _held(name: NamePart, table: VocabularyTable) -> bool:
     return any(m.table == table.name for m in name.columns)

@@ -14,17 +14,17 @@ from etude.offline.deadline import check_deadline
 from etude.offline.places import CODED, place_names
 from etude.offline.revenue import MONEY_WORDS, money_of, revenue_phrases, sales_meanings
 from etude.offline.spellings import plain_spelling
-from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
+from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable, once_per_vocabulary
 from etude.offline.words import (
     GENERIC,
     MEASURES,
     QUANTITIES,
     TRAILING,
-    base_form,
     fold_words,
     stem_word,
-    synonyms_of,
-    without_numbers,
+    word_base_form,
+    word_synonyms,
+    words_without_numbers,
 )
 
 Phrase = tuple[str, ...]
@@ -56,7 +56,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Index:
+class PhraseIndex:
     """The phrases of a vocabulary."""
 
     names: dict[Phrase, tuple[Meaning, ...]]
@@ -148,11 +148,11 @@ class _Draft:
 
     names: _Names = field(default_factory=dict)
     values: dict[Phrase, list[Hit]] = field(default_factory=lambda: defaultdict(list))
-    derived: list[KnownTable] = field(default_factory=list)
+    derived: list[VocabularyTable] = field(default_factory=list)
     """Tables with columns that are computed: these get the phrases that mean nothing else."""
     done: int = 0
     """How many tables are in it."""
-    whole: Index | None = None
+    whole: PhraseIndex | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -161,7 +161,7 @@ def _draft_of(vocabulary: Vocabulary) -> _Draft:
     return _Draft()
 
 
-def phrase_index_of(vocabulary: Vocabulary) -> Index:
+def phrase_index_of(vocabulary: Vocabulary) -> PhraseIndex:
     """Return the index of a vocabulary; it is built once."""
     draft = _draft_of(vocabulary)
     if draft.whole is None:
@@ -176,7 +176,7 @@ def phrase_index_of(vocabulary: Vocabulary) -> Index:
     return draft.whole
 
 
-def _finish(draft: _Draft, vocabulary: Vocabulary) -> Index:
+def _finish(draft: _Draft, vocabulary: Vocabulary) -> PhraseIndex:
     _add_derived(draft)
     if (paid := money_of(vocabulary.tables)) is not None:
         for word in sorted(MONEY_WORDS):
@@ -186,20 +186,30 @@ def _finish(draft: _Draft, vocabulary: Vocabulary) -> Index:
     listed = {phrase: tuple(sorted(found, key=_cost)) for phrase, found in draft.names.items()}
     values = {phrase: tuple(found) for phrase, found in draft.values.items()}
     draft.names, draft.values = {}, {}
-    return Index(listed, values, min(longest, 8))
+    return PhraseIndex(listed, values, min(longest, 8))
 
 
 _cost = attrgetter("cost")
 
 
-def _index_names(table: KnownTable, draft: _Draft) -> None:
-    _add_all(draft.names, _table_phrases(table), Meaning(table.name))
+def _index_names(table: VocabularyTable, draft: _Draft) -> None:
+    phrases = list(_table_phrases(table))
+    if _is_named_after_kinds(table):
+        first = table.words[:1] if len(table.words) > 1 else ()
+        phrases = [(phrase, cost if phrase == first else cost + SYNONYM) for phrase, cost in phrases]
+    _add_all(draft.names, phrases, Meaning(table.name))
     for column in table.columns:
         meaning = Meaning(table.name, column.name, flag=column.flag is not None)
         _add_all(draft.names, _column_phrases(table, column), meaning)
     _add_key_and_label(draft.names, table)
     if table.derived:
         draft.derived.append(table)
+
+
+def _is_named_after_kinds(table: VocabularyTable) -> bool:
+    """Return whether a column has the table's name and few values: `cargo_type` of `cargo_type`; it is meant first."""
+    same = [c for c in table.columns if c.words == table.words and c.kind == "text"]
+    return any(2 * column.distinct <= table.rows for column in same)
 
 
 def _add_derived(draft: _Draft) -> None:
@@ -260,18 +270,18 @@ def _respelled(phrase: Phrase) -> tuple[tuple[Phrase, int], ...]:
     if len(phrase) > 1:
         made.append((("".join(phrase),), 0))
     for at, word in enumerate(phrase):
-        made += [((*phrase[:at], other, *phrase[at + 1 :]), SYNONYM) for other in synonyms_of(word)]
+        made += [((*phrase[:at], other, *phrase[at + 1 :]), SYNONYM) for other in word_synonyms(word)]
     return tuple(made)
 
 
-def _table_phrases(table: KnownTable) -> Iterator[tuple[Phrase, int]]:
+def _table_phrases(table: VocabularyTable) -> Iterator[tuple[Phrase, int]]:
     for phrase, cost in _respelled(table.words):
         # A synonym of a price or an amount is never a synonym of a table.
         if cost == 0 or not QUANTITIES & {*phrase}:
             yield phrase, cost
     for alias in table.aliases:
         yield alias, 0
-    noun = without_numbers(table.words)
+    noun = words_without_numbers(table.words)
     if noun != table.words:
         yield from ((phrase, cost + SUFFIX) for phrase, cost in _respelled(noun))
     if len(table.words) > 1:
@@ -284,7 +294,7 @@ def _table_phrases(table: KnownTable) -> Iterator[tuple[Phrase, int]]:
         yield tuple(reversed(table.words)), 0
 
 
-def _column_phrases(table: KnownTable, column: KnownColumn) -> Iterator[tuple[Phrase, int]]:
+def _column_phrases(table: VocabularyTable, column: VocabularyColumn) -> Iterator[tuple[Phrase, int]]:
     words = column.words
     own = [table.words, *table.aliases]
     short = next(
@@ -306,11 +316,11 @@ def _column_phrases(table: KnownTable, column: KnownColumn) -> Iterator[tuple[Ph
         yield short[:1], HEAD
     if len(short) > 1 and short[-1] not in {"id", "name", "code", "number", "type", "no"} | MEASURES and not rate:
         yield short[-1:], HEAD
-        for other in synonyms_of(short[-1]):
+        for other in word_synonyms(short[-1]):
             yield (other,), HEAD + SYNONYM
     said = _WORDS.findall(fold_words(column.comment)) if 0 < len(column.comment) < 25 else []
     if len(said) == 1 and len(said[0]) > 3:
-        yield (base_form(said[0]),), SUFFIX
+        yield (word_base_form(said[0]),), SUFFIX
 
 
 _WORDS = re.compile(r"[^\W_]+")
@@ -335,7 +345,7 @@ def _abbreviated(name: Phrase) -> Iterator[tuple[Phrase, int]]:
         yield (name[-2], "identifier"), 0
 
 
-def _add_key_and_label(names: _Names, table: KnownTable) -> None:
+def _add_key_and_label(names: _Names, table: VocabularyTable) -> None:
     owners = [table.words, *table.aliases, *([table.words[-1:]] if len(table.words) > 1 else [])]
     if len(table.key) == 1:
         words = table.column(table.key[0]).words
@@ -351,7 +361,7 @@ def _add_key_and_label(names: _Names, table: KnownTable) -> None:
         _add(names, ("full", "name"), Meaning(table.name, table.label[0], SUFFIX))
 
 
-def _index_values(table: KnownTable, draft: _Draft) -> None:
+def _index_values(table: VocabularyTable, draft: _Draft) -> None:
     for column in table.columns:
         about = (*column.words, *(table.words if column.name in table.label else ()))
         coded = not CODED.isdisjoint(about)
@@ -384,7 +394,7 @@ def value_phrase(text: str) -> Phrase:
     return tuple(_WORDS.findall(fold_words(text).replace("'", "")))
 
 
-def values_containing(index: Index, phrase: Phrase) -> list[Hit]:
+def values_containing_phrase(index: PhraseIndex, phrase: Phrase) -> list[Hit]:
     """Return the columns with values that contain the phrase as whole words, each with all these values."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     size = len(phrase)
@@ -394,31 +404,35 @@ def values_containing(index: Index, phrase: Phrase) -> list[Hit]:
     return [Hit(table, column, tuple(sorted(texts)), HEAD) for (table, column), texts in found.items()]
 
 
-def values_one_typo_away(index: Index, phrase: Phrase) -> list[Hit]:
+def phrase_values_one_typo_away(index: PhraseIndex, phrase: Phrase) -> list[Hit]:
     """Return the values that differ from the phrase by one typing mistake."""
     text = " ".join(phrase)
     if len(text) < 6:
         return []
     alike = (known for size in (-1, 0, 1) for known in index.spellings.get((text[0], len(text) + size), ()))
-    slips = sorted((place, hits) for place, known, hits in alike if one_slip(text, known))
+    slips = sorted((place, hits) for place, known, hits in alike if phrases_differ_by_one_slip(text, known))
     return [hit for _, hits in slips for hit in hits]
 
 
-def names_one_typo_away(index: Index, word: str) -> tuple[Meaning, ...]:
+def phrase_names_one_typo_away(index: PhraseIndex, word: str) -> tuple[Meaning, ...]:
     """Return the tables and columns of the only name that differs from the word by one typing mistake."""
     if len(word) < 4:
         return ()
     # In a short word, only two letters in the wrong order are a slip: `garde`; other letters make other words.
     sizes = (-1, 0, 1) if len(word) > 5 else (0,)
     alike = [known for size in sizes for known in index.name_spellings.get((word[0], len(word) + size), ())]
-    found = [known for known in alike if one_slip(word, known) and (len(word) > 5 or sorted(word) == sorted(known))]
+    found = [
+        known
+        for known in alike
+        if phrases_differ_by_one_slip(word, known) and (len(word) > 5 or sorted(word) == sorted(known))
+    ]
     if len(found) != 1:
         return ()
     # It costs more than a synonym, so that the answer tells how the word was read.
     return tuple(replace(m, cost=m.cost + SYNONYM) for m in index.names[found[0],])
 
 
-def names_shortened(index: Index, words: Sequence[str]) -> tuple[Meaning, ...]:
+def shortened_phrase_names(index: PhraseIndex, words: Sequence[str]) -> tuple[Meaning, ...]:
     """Return the columns whose name shortens the words: `dep_delay` for `departure delay`.
 
     At least one word of the name is written in full, and says more than `name` or `id`.
@@ -440,7 +454,7 @@ def _shortens(phrase: Phrase, words: Sequence[str]) -> bool:
     return bool(whole) and all(short == word or (len(short) > 2 and word.startswith(short)) for short, word in pairs)
 
 
-def one_slip(left: str, right: str) -> bool:
+def phrases_differ_by_one_slip(left: str, right: str) -> bool:
     """Return whether one letter was added, dropped or changed, or two were swapped; the first letter must match."""
     if left == right or left[0] != right[:1] or abs(len(left) - len(right)) > 1:
         return False

@@ -13,12 +13,12 @@ Direction = Literal["asc", "desc"]
 
 
 @dataclass(frozen=True)
-class Name:
+class NamePart:
     """A noun of the question and what it may mean."""
 
     text: str
     meanings: tuple[Meaning, ...]
-    owner: Name | None = None
+    owner: NamePart | None = None
     """The noun it belongs to: the author of `the author's name`."""
 
     @property
@@ -37,13 +37,13 @@ class Measure:
     """A number computed over rows."""
 
     fn: Fn
-    name: Name
+    name: NamePart
     distinct: bool = False
     rows: bool = False
     """Count the rows that have the column, not its values."""
     of_count: bool = False
     """The average (and so on) of counts: `average number of orders per customer`."""
-    until: Name | None = None
+    until: NamePart | None = None
     """The second of two dates, if the measure is the number of days between them; that of two correlated numbers."""
     at: float | None = None
     """The part of the values below a quantile."""
@@ -56,7 +56,7 @@ class Condition:
 
     kind: Literal["compare", "average", "between", "match", "value", "span", "weekday", "null", "flag", "outlier"]
     text: str
-    name: Name | None = None
+    name: NamePart | None = None
     op: str = "="
     values: tuple[str | float | int | bool, ...] = ()
     hits: tuple[Hit, ...] = ()
@@ -65,9 +65,9 @@ class Condition:
     negated: bool = False
     near: tuple[str, ...] = ()
     """Words before a date that may say which date column is meant."""
-    after: Name | None = None
+    after: NamePart | None = None
     """The noun that the condition follows."""
-    of: Name | None = None
+    of: NamePart | None = None
     """The noun that the condition precedes as an adjective."""
     beside: bool = True
     """No other noun or measure stands between the two."""
@@ -83,7 +83,7 @@ class Condition:
 class Group:
     """A grouping: the answer has one row for each value."""
 
-    name: Name | None
+    name: NamePart | None
     grain: str | None = None
     text: str = ""
 
@@ -93,13 +93,13 @@ class Rank:
     """The highest, the most, the top n."""
 
     direction: Direction
-    by: Measure | Name | None = None
+    by: Measure | NamePart | None = None
     implied: tuple[str, ...] = ()
     """Attributes that an adjective stands for: `longest` is about length or duration."""
     text: str = ""
     then: Measure | None = None
     """The tie-breaker."""
-    of: Name | None = None
+    of: NamePart | None = None
     """The noun that an adjective stands before: the city of `the largest city`."""
 
 
@@ -107,9 +107,9 @@ class Rank:
 class Ordering:
     """The requested order; without `by`, that of the measure."""
 
-    by: Measure | Name | None
+    by: Measure | NamePart | None
     direction: Direction | Literal["best", "worst"] | None
-    then: Name | None = None
+    then: NamePart | None = None
     """The column that sorts rows which are equal otherwise."""
 
 
@@ -127,7 +127,7 @@ class Threshold:
 class Absence:
     """A condition that no related rows exist: customers without orders."""
 
-    name: Name
+    name: NamePart
     conditions: tuple[Condition, ...] = ()
 
 
@@ -144,11 +144,11 @@ class Ratio:
 class Side:
     """One of the two numbers of a ratio: a measure, or rows or a column under conditions."""
 
-    subject: Measure | Name | None
+    subject: Measure | NamePart | None
     conditions: tuple[Condition, ...] = ()
-    context: tuple[Name, ...] = ()
+    context: tuple[NamePart, ...] = ()
     """Things that the rows must refer to."""
-    loose: tuple[Name, ...] = ()
+    loose: tuple[NamePart, ...] = ()
     thresholds: tuple[Threshold, ...] = ()
 
 
@@ -156,16 +156,16 @@ class Side:
 class Question:
     """A question as its parts."""
 
-    requested: tuple[Name | Measure, ...] = ()
+    requested: tuple[NamePart | Measure, ...] = ()
     """The columns and measures of the answer, in the order of the question."""
     listed: bool = False
     """Whether a sentence says which columns to return."""
-    asked: tuple[Name | Measure, ...] = ()
+    asked: tuple[NamePart | Measure, ...] = ()
     """The columns and measures that the first sentence asks for."""
     lowest: bool = False
-    subject: Name | None = None
+    subject: NamePart | None = None
     plural: bool = False
-    context: tuple[Name, ...] = ()
+    context: tuple[NamePart, ...] = ()
     conditions: tuple[Condition, ...] = ()
     groups: tuple[Group, ...] = ()
     rank: Rank | None = None
@@ -186,7 +186,7 @@ class Question:
     gaps: bool = False
     """The missing values of each column are counted."""
     both: bool = False
-    loose: tuple[Name, ...] = ()
+    loose: tuple[NamePart, ...] = ()
     """Nouns that describe the subject: a flag, or a number that is not zero."""
     verbs: tuple[str, ...] = ()
     units: tuple[str, ...] = ()

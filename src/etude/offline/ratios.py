@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from etude.offline.join_tree import Tree, join_column_ref, show_column
+from etude.offline.column_traits import is_numeric_column
+from etude.offline.join_tree import JoinTree, join_column_ref, show_column
 from etude.offline.joins import find_join_paths
 from etude.offline.measures import Measured, Measures
-from etude.offline.question_parts import Measure, Name, Side
-from etude.offline.resolve import Unresolved, is_numeric
-from etude.offline.vocabulary import KnownColumn
-from etude.sources.plan.model import (
+from etude.offline.question_parts import Measure, NamePart, Side
+from etude.offline.resolver import Unresolved
+from etude.offline.vocabulary import VocabularyColumn
+from etude.sources.plan.query_plan import (
     Aggregate,
     Arithmetic,
     ColumnRef,
@@ -51,13 +52,13 @@ class Ratios(Measures):
         groups = {m for group in self.question.groups if group.name for m in group.name.meanings}
         tables = {m.table for m in groups}
         for part in self.question.requested:
-            if isinstance(part, Name) and not any(m.table in tables for m in part.meanings):
+            if isinstance(part, NamePart) and not any(m.table in tables for m in part.meanings):
                 raise Unresolved(f"It is not clear how `{part.text}` belongs to the ratio.")
 
     def _shares_rows(self, sides: Sequence[Measured]) -> bool:
         return all(side.column is not None for side in sides)
 
-    def _side_column(self, side: Side) -> KnownColumn | None:
+    def _side_column(self, side: Side) -> VocabularyColumn | None:
         """Return the column of a side, if it is a number of each row."""
         subject = side.subject
         if isinstance(subject, Measure):
@@ -70,8 +71,8 @@ class Ratios(Measures):
             or (subject.tables and subject.tables[0].cost <= subject.columns[0].cost)
         ):
             return None
-        column = self.resolver.column(subject, is_numeric)
-        return column if is_numeric(column) else None
+        column = self.resolver.column(subject, is_numeric_column)
+        return column if is_numeric_column(column) else None
 
     def _side_measure(self, side: Side) -> Measured:
         if isinstance(side.subject, Measure):
@@ -79,7 +80,7 @@ class Ratios(Measures):
         assert side.subject is not None  # noqa: S101 - for the type checker
         return self._measured(Measure("count", side.subject))
 
-    def _ratio_of_columns(self, upper: KnownColumn, lower: KnownColumn) -> QueryPlan:
+    def _ratio_of_columns(self, upper: VocabularyColumn, lower: VocabularyColumn) -> QueryPlan:
         question, ratio = self.question, self.question.ratio
         assert ratio is not None  # noqa: S101 - for the type checker
         base = upper.table
@@ -128,7 +129,7 @@ class Ratios(Measures):
         scale = ratio.scale if ratio is not None else 1
         return value if scale == 1 else Arithmetic(op="*", args=(value, scale))
 
-    def _ratio_of_sums(self, tree: Tree, upper: KnownColumn, lower: KnownColumn) -> QueryPlan:
+    def _ratio_of_sums(self, tree: JoinTree, upper: VocabularyColumn, lower: VocabularyColumn) -> QueryPlan:
         ratio = self.question.ratio
         assert ratio is not None  # noqa: S101 - for the type checker
         measures = [Measured("sum", upper.table, upper), Measured("sum", lower.table, lower)]
@@ -139,7 +140,7 @@ class Ratios(Measures):
         tree = self._tree(sides[0].table)
         return self._two_measures(tree, sides, "the ratio of the two")
 
-    def _two_measures(self, tree: Tree, sides: Sequence[Measured], said: str) -> QueryPlan:
+    def _two_measures(self, tree: JoinTree, sides: Sequence[Measured], said: str) -> QueryPlan:
         """Divide two numbers over the same rows, each under its own conditions."""
         ratio, question = self.question.ratio, self.question
         assert ratio is not None  # noqa: S101 - for the type checker
@@ -167,7 +168,7 @@ class Ratios(Measures):
         self.said.insert(0, f"{said}: {sides[0].label} and {sides[1].label}" + self._per(keys, dates))
         return self._around(inner, [*(d.alias for d in dates), *(key.name for key in keys)], value)
 
-    def _has(self, name: Name, tree: Tree) -> Filter:
+    def _has(self, name: NamePart, tree: JoinTree) -> Filter:
         """Keep rows that refer to such a thing."""
         table = self.resolver.table_of(name)
         path = find_join_paths(self.vocabulary, tree.base, table.name)[1] if table is not None else ()

@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from etude.errors import Cancelled, EtudeError
-from etude.offline.self_check import plan_facts, plan_nodes
+from etude.offline.plan_check import plan_facts, plan_nodes
 from etude.offline.understand import Clarification, Outcome, Understanding, take_choice
 from etude.sources.plan.compile import compile_plan
-from etude.sources.plan.model import Aggregate, ColumnRef, Join, Member, NullTest, QueryPlan, Single
+from etude.sources.plan.query_plan import Aggregate, ColumnRef, Join, Member, NullTest, QueryPlan, Single
 
 MANY = 20
 """A superlative that this many rows share does not choose."""
@@ -52,7 +52,7 @@ def settle_choices_by_result(
     return replace(found[0][0], reasons=(*found[0][0].reasons, f"{said} give the same result."))
 
 
-def doubt_repetition(understanding: Understanding, run_plan: RunPlan) -> str | None:
+def doubt_repeated_result(understanding: Understanding, run_plan: RunPlan) -> str | None:
     """Return why it is not clear how often to list or count a row, or None."""
     checks = (_doubt_related, _doubt_merged, _doubt_pairs, _doubt_namesake_groups, _doubt_owner, _doubt_missing_groups)
     return next((doubt for check in checks if (doubt := check(understanding, run_plan))), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from etude.offline.vocabulary import Formula, KnownColumn, KnownTable
+from etude.offline.vocabulary import Formula, VocabularyColumn, VocabularyTable
 from etude.offline.words import MEASURES
 
 _QUANTITIES = frozenset(
@@ -47,7 +47,7 @@ _NO_SALES = frozenset(
 _DISCOUNTS = frozenset(("discount", "rebate", "coupon", "voucher", "promotion", "markdown"))
 
 
-def add_revenue(tables: Sequence[KnownTable]) -> list[KnownTable]:
+def add_revenue(tables: Sequence[VocabularyTable]) -> list[VocabularyTable]:
     """Return the tables; the only one whose rows are sales without an amount has revenue as a derived column."""
     found = {table.name: made for table in tables if (made := _revenue_of(table))}
     if len(found) != 1 or any(_AMOUNTS & {*column.words} for table in tables for column in table.columns):
@@ -55,7 +55,7 @@ def add_revenue(tables: Sequence[KnownTable]) -> list[KnownTable]:
     return [replace(table, derived=found.get(table.name, ())) for table in tables]
 
 
-def _revenue_of(table: KnownTable) -> tuple[KnownColumn, ...]:
+def _revenue_of(table: VocabularyTable) -> tuple[VocabularyColumn, ...]:
     columns = [column for column in table.columns if not _DISCOUNTS & {*column.words}]
     prices = [column for column in columns if "price" in column.words]
     counts = [column for column in columns if _COUNTING & {*column.words} or _plain(column) in _QUANTITIES]
@@ -66,7 +66,7 @@ def _revenue_of(table: KnownTable) -> tuple[KnownColumn, ...]:
     fits = _plain(quantity) in _QUANTITIES and _plain(price) in _PRICES
     if not fits or quantity.kind != "number" or price.kind != "number" or quantity.identifies:
         return ()
-    made = KnownColumn(
+    made = VocabularyColumn(
         table.name, "revenue", "number", table.rows, quantity.nulls + price.nulls, words=("revenue",),
         formula=Formula((quantity.name, price.name)),
     )  # fmt: skip
@@ -74,7 +74,7 @@ def _revenue_of(table: KnownTable) -> tuple[KnownColumn, ...]:
     return tuple(_discounted(made, taken)) if taken else (made,)
 
 
-def _plain(column: KnownColumn) -> tuple[str, ...]:
+def _plain(column: VocabularyColumn) -> tuple[str, ...]:
     """Return the words of a column without a currency at the end: `unit_price_usd`, `price_in_euro`."""
     words = column.words
     while len(words) > 1 and (words[-1] in MEASURES or words[-1] == "in"):
@@ -82,7 +82,7 @@ def _plain(column: KnownColumn) -> tuple[str, ...]:
     return words
 
 
-def rows_are_sales(table: KnownTable, dated: bool = False) -> bool:
+def rows_are_sales(table: VocabularyTable, dated: bool = False) -> bool:
     """Return whether the names say that the rows are sales, and nothing says that they are not.
 
     With `dated`, a date is enough.
@@ -92,7 +92,7 @@ def rows_are_sales(table: KnownTable, dated: bool = False) -> bool:
     return bool(timed or words & _SALES) and not words & _NO_SALES
 
 
-def _discounted(revenue: KnownColumn, discounts: Sequence[KnownColumn]) -> Iterator[KnownColumn]:
+def _discounted(revenue: VocabularyColumn, discounts: Sequence[VocabularyColumn]) -> Iterator[VocabularyColumn]:
     """Yield the revenue before and after the discount; one that cannot be computed, if the discount is not clear."""
     formula = revenue.formula or Formula()
     whole = _whole_of(discounts[0]) if len(discounts) == 1 else None
@@ -106,7 +106,7 @@ def _discounted(revenue: KnownColumn, discounts: Sequence[KnownColumn]) -> Itera
     yield replace(revenue, name="revenue_after_discount", formula=taken)
 
 
-def _whole_of(discount: KnownColumn) -> int | None:
+def _whole_of(discount: VocabularyColumn) -> int | None:
     """Return 1 if the values are shares of the price, 100 if they are percentages; None if they do not say."""
     low, high = discount.low, discount.high
     if discount.kind != "number" or not isinstance(low, int | float) or not isinstance(high, int | float) or low < 0:
@@ -119,7 +119,7 @@ def _whole_of(discount: KnownColumn) -> int | None:
     return 100 if high <= 100 and (percent or "rate" in discount.words) else None
 
 
-def revenue_phrases(column: KnownColumn) -> Iterator[tuple[tuple[str, ...], int]]:
+def revenue_phrases(column: VocabularyColumn) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield the words that mean a derived revenue, each with its cost as in the index."""
     yield from _PHRASES
     if column.name != "revenue":
@@ -147,7 +147,7 @@ _PAID = frozenset(
 """Names of columns that say what a buyer paid for the whole row, if it has no quantity."""
 
 
-def money_of(tables: Sequence[KnownTable]) -> KnownColumn | None:
+def money_of(tables: Sequence[VocabularyTable]) -> VocabularyColumn | None:
     """Return the only column of the source that says what a buyer paid for a row; None if that is not clear."""
     if len(tables) != 1 or not rows_are_sales(tables[0]) or tables[0].derived:
         return None
@@ -157,7 +157,7 @@ def money_of(tables: Sequence[KnownTable]) -> KnownColumn | None:
     return money[0] if len(money) == 1 and not pieces and _plain(money[0]) in _PAID else None
 
 
-def sales_meanings(table: KnownTable) -> Iterator[str]:
+def sales_meanings(table: VocabularyTable) -> Iterator[str]:
     """Yield the columns that `sales` may mean: what was sold for how much, and how many; none if one is not clear."""
     formulas = [column.formula for column in table.derived if column.formula]
     if not any(formula.doubt for formula in formulas):

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from etude.offline.phrase_index import SYNONYM, Meaning
-from etude.offline.question_parts import Name
+from etude.offline.question_parts import NamePart
 from etude.offline.revenue import rows_are_sales
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary
-from etude.offline.words import base_form, stem_word
+from etude.offline.words import stem_word, word_base_form
 
 
-def name_rows(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedItem]:
+def add_row_noun(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedItem]:
     """Return the items with the noun that can only mean the rows of the only table read as that table.
 
     It is a plural that is counted or comes first, and nothing in the data is called like it.
@@ -21,7 +21,7 @@ def name_rows(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedIte
     if len(vocabulary.tables) != 1 or any(item.tag == "T" for item in items):
         return items
     table = vocabulary.tables[0]
-    if names_its_rows(table.name):
+    if table_names_row_noun(table.name):
         return items
     unknown = [item for item in items if item.tag == "u"]
     if not unknown and [item.tag for item in items if item.tag != "."] in (["#"], ["m"]):
@@ -36,14 +36,14 @@ def name_rows(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedIte
     word = items[place].text.lower()
     if word == "sales" and not rows_are_sales(table, dated=True):
         return items  # the rows of a stock are not sales
-    if base_form(word) == word or not _counted_or_first(items, place) or _is_known(word, vocabulary):
+    if word_base_form(word) == word or not _counted_or_first(items, place) or _is_known(word, vocabulary):
         return items
     return [_named(item, table.name) if item.tag == "u" else item for item in items]
 
 
-def names_its_rows(table: str) -> bool:
+def table_names_row_noun(table: str) -> bool:
     """Return whether the name of a table is a plural, which its rows are called: `cars`, but not `titanic`."""
-    return base_form(table.lower()) != table.lower()
+    return word_base_form(table.lower()) != table.lower()
 
 
 def _counted_or_first(items: Sequence[TaggedItem], place: int) -> bool:
@@ -64,5 +64,5 @@ def _is_known(word: str, vocabulary: Vocabulary) -> bool:
 
 
 def _named(item: TaggedItem, table: str) -> TaggedItem:
-    name = Name(item.text, (Meaning(table, cost=0 if item.text == table else SYNONYM),))
+    name = NamePart(item.text, (Meaning(table, cost=0 if item.text == table else SYNONYM),))
     return replace(item, tag="T", data=name, plural=True)

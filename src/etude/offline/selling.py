@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from etude.offline.phrase_index import Index
-from etude.offline.question_parts import Direction, Name, Rank
-from etude.offline.resolve import IDENTIFYING, MONEY, is_numeric
+from etude.offline.column_traits import IDENTIFYING, is_numeric_column
+from etude.offline.phrase_index import PhraseIndex
+from etude.offline.question_parts import Direction, NamePart, Rank
+from etude.offline.resolver import MONEY
 from etude.offline.revenue import rows_are_sales
 from etude.offline.tags import TaggedItem
-from etude.offline.vocabulary import KnownColumn, KnownTable
+from etude.offline.vocabulary import VocabularyColumn, VocabularyTable
 
 SALES = "!sales"
 """Stands for what is sold, among the attributes that an adjective implies."""
@@ -18,7 +19,7 @@ _GOODS = (("product",), ("item",), ("article",))
 """Nouns for what a shop sells, if the question names none."""
 
 
-def read_selling(items: list[TaggedItem], index: Index) -> list[TaggedItem]:
+def read_selling(items: list[TaggedItem], index: PhraseIndex) -> list[TaggedItem]:
     """Return `product sold the most` as the product, and its rank by what is sold; also if no noun is said."""
     for at, item in enumerate(items):
         if item.tag == "S" and item.data[1] == SALES and not _noun_at(items, at + 1):
@@ -46,23 +47,23 @@ def _noun_at(items: list[TaggedItem], at: int) -> bool:
     return at < len(items) and items[at].tag in "TCV"
 
 
-def _goods(index: Index, plural: bool) -> list[TaggedItem]:
+def _goods(index: PhraseIndex, plural: bool) -> list[TaggedItem]:
     """Return the column of what is sold, if the data has exactly one."""
     found = [m for phrase in _GOODS for m in index.names.get(phrase, ()) if m.column is not None and m.cost <= 1]
     text = _GOODS[0][0]
     if len({(m.table, m.column) for m in found}) != 1:
         return []
-    return [TaggedItem("C", text, Name(text, tuple(found[:1])), plural)]
+    return [TaggedItem("C", text, NamePart(text, tuple(found[:1])), plural)]
 
 
-def sold_units(table: KnownTable) -> list[KnownColumn]:
+def sold_units(table: VocabularyTable) -> list[VocabularyColumn]:
     """Return the columns that say how many were sold, not how many there are."""
-    found = [c for c in table.columns if _UNITS & {*c.words} and not MONEY & {*c.words} and is_numeric(c)]
+    found = [c for c in table.columns if _UNITS & {*c.words} and not MONEY & {*c.words} and is_numeric_column(c)]
     sales = rows_are_sales(table, dated=True)
     return [column for column in found if sales or {"sold", "copy"} & {*column.words}]
 
 
-def repeated_number(table: KnownTable, noun: str) -> str:
+def repeated_number(table: VocabularyTable, noun: str) -> str:
     """Return the column with the numbers of such things, if several rows share one: `order_id` of lines; else ''."""
     for column in table.columns:
         numbered = column.words[:-1] == (noun,) and column.words[-1] in IDENTIFYING

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
-from etude.offline.vocabulary_names import table_name_without_schema
+from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable
+from etude.offline.vocabulary_names import vocabulary_name_without_schema
 from etude.offline.words import fold_words
-from etude.sources.plan.model import (
+from etude.sources.plan.query_plan import (
     Aggregate,
     Case,
     ColumnRef,
@@ -53,7 +53,7 @@ def group_spellings(values: Iterable[str]) -> list[tuple[str, ...]]:
 def fold_spellings(plan: QueryPlan, vocabulary: Vocabulary) -> tuple[QueryPlan, list[str]]:
     """Return the plan with its groups and counts of different values folded, and notes that say so."""
     columns = {
-        (table_name_without_schema(table.name), column.name): (table, column)
+        (vocabulary_name_without_schema(table.name), column.name): (table, column)
         for table in vocabulary.tables
         for column in table.columns
         if column.kind == "text" and (column.spellings or len(column.values) > 1)
@@ -87,7 +87,7 @@ def _lists_in(value: Any) -> Iterator[dict[str, Any]]:
             yield from _lists_in(each)
 
 
-_Columns = dict[tuple[str, str], tuple[KnownTable, KnownColumn]]
+_Columns = dict[tuple[str, str], tuple[VocabularyTable, VocabularyColumn]]
 
 
 def _fold(plan: QueryPlan, columns: _Columns, notes: dict[str, None]) -> QueryPlan:
@@ -126,9 +126,9 @@ def _fold(plan: QueryPlan, columns: _Columns, notes: dict[str, None]) -> QueryPl
     )
 
 
-def _is_one_row(table: KnownTable, grouped: Sequence[ColumnRef]) -> bool:
+def _is_one_row(table: VocabularyTable, grouped: Sequence[ColumnRef]) -> bool:
     """Return whether the key of the table is among the groups: each is one row, with a name of its own."""
-    held = {ref.column for ref in grouped if ref.table == table_name_without_schema(table.name)}
+    held = {ref.column for ref in grouped if ref.table == vocabulary_name_without_schema(table.name)}
     return bool(table.key) and {*table.key} <= held
 
 
@@ -156,7 +156,7 @@ def _fold_measure(measure: Aggregate, columns: _Columns, notes: dict[str, None])
     return measure.model_copy(update={"of": _folded(ref, known[1])})
 
 
-def _folded(ref: ColumnRef, column: KnownColumn) -> Case:
+def _folded(ref: ColumnRef, column: VocabularyColumn) -> Case:
     """Return the column with each value in its most frequent spelling."""
     whens = []
     for first, *others in column.spellings:
@@ -166,7 +166,7 @@ def _folded(ref: ColumnRef, column: KnownColumn) -> Case:
     return Case(case=tuple(whens), otherwise=ref)
 
 
-def _together(column: KnownColumn, groups: Sequence[tuple[str, ...]] = ()) -> str:
+def _together(column: VocabularyColumn, groups: Sequence[tuple[str, ...]] = ()) -> str:
     groups = groups or column.spellings
     shown = ", ".join(" and ".join(f"`{value}`" for value in alike) for alike in groups[:SHOWN])
     more = f", and {len(groups) - SHOWN} more" if len(groups) > SHOWN else ""
@@ -174,7 +174,7 @@ def _together(column: KnownColumn, groups: Sequence[tuple[str, ...]] = ()) -> st
     return f"{values} are counted together: {shown}{more}."
 
 
-def _apart(column: KnownColumn) -> list[str]:
+def _apart(column: VocabularyColumn) -> list[str]:
     same = sum(len(alike) - 1 for alike in group_spellings(column.values))
     if not same:
         return []

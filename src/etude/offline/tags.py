@@ -7,21 +7,22 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from etude.offline.dates import find_span
+from etude.offline.dates import find_date_span
 from etude.offline.operator_words import ASKING, LINKING, LONGEST, OPERATORS, REQUESTS, STOP, UNITS, VERBS, Word
 from etude.offline.phrase_index import (
     Hit,
-    Index,
     Meaning,
-    names_one_typo_away,
-    names_shortened,
+    PhraseIndex,
+    phrase_names_one_typo_away,
+    phrase_values_one_typo_away,
     phrases_of,
+    shortened_phrase_names,
     value_phrase,
-    values_containing,
-    values_one_typo_away,
+    values_containing_phrase,
 )
-from etude.offline.question_parts import Condition, Name
-from etude.offline.words import ABBREVIATIONS, Token, spell_out_words, split_identifier, stem_word
+from etude.offline.question_parts import Condition, NamePart
+from etude.offline.resolver import GENERAL
+from etude.offline.words import ABBREVIATIONS, Token, spell_out_words, split_identifier_words, stem_word
 
 _PAST = frozenset(
     [
@@ -92,6 +93,10 @@ _VAGUE = frozenset(("about", "around", "up", "down", "off", "just", "very"))
 """Words that say nothing on their own, but change a number that follows them."""
 _VAGUE_NOUNS = frozenset(("information", "info", "detail", "data"))
 """Nouns that say nothing beside one that does, but ask for something in a list."""
+_ORDINALS = frozenset(("first", "second", "third", "last", "final", "next", "previous"))
+"""Words that choose one of several things in an order."""
+_ARTICLES = ("the", "a", "an")
+_WHOLE = frozenset(("information", "info", "detail"))
 _BEFORE_MONTH = ("p", "&", "|", "x", "c", "g")
 _HARD = frozenset(
     [
@@ -165,9 +170,28 @@ class TaggedItem:
     """Values that the name may mean instead."""
 
 
-def tag_items(tokens: Sequence[Token], index: Index, today: date) -> list[TaggedItem]:
+def tag_items(tokens: Sequence[Token], index: PhraseIndex, today: date) -> list[TaggedItem]:
     """Return the items of a question; `u` tags a word that nothing explains."""
-    return _compared(_rate(_sort_last(_tag(_unquote(tokens, index), index, today))))
+    items = _share_prefix(_tag(_unquote(tokens, index), index, today), index)
+    return _compared(_rate(_sort_last(items)))
+
+
+def _share_prefix(items: list[TaggedItem], index: PhraseIndex) -> list[TaggedItem]:
+    """`the budget type code and description`: the second noun is the description of the budget type, if it has one."""
+    made = list(items)
+    for at in range(2, len(items)):
+        first, between, second = items[at - 2 : at + 1]
+        words = first.text.lower().split()
+        if (first.tag, second.tag) != ("C", "C") or between.tag not in "&," or len(words) < 3:
+            continue
+        general = {words[-1], second.text.lower()} <= GENERAL
+        if not general or (at + 1 < len(items) and items[at + 1].tag in "pT"):
+            continue
+        found = index.names.get((*words[:-1], second.text.lower()), ())
+        meanings = tuple(m for m in found if m.column is not None and m.cost == 0)
+        if meanings:
+            made[at] = replace(second, data=NamePart(second.text, meanings))
+    return made
 
 
 def _compared(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -191,13 +215,13 @@ def _rate(items: list[TaggedItem]) -> list[TaggedItem]:
         tables = dict.fromkeys(hit.table for hit in said.data.hits)
         if len(tables) == 1 and not any(other.tag == "R" for other in items):
             (table,) = tables
-            rows = TaggedItem("T", table, Name(table, (Meaning(table),)), plural=True)
+            rows = TaggedItem("T", table, NamePart(table, (Meaning(table),)), plural=True)
             share = TaggedItem("R", "percentage of", 100, joined=said.joined)
             return [*items[: at - 1], share, rows, said, *items[at + 1 :]]
     return items
 
 
-def _value_of_rate(token: Token, index: Index) -> TaggedItem | None:
+def _value_of_rate(token: Token, index: PhraseIndex) -> TaggedItem | None:
     """Return the value that a noun before `rate` stands for: `returned` for return, `cancelled` for cancellation."""
     act = next((token.low.removesuffix(end) for end in ("ation", "ion") if token.low.endswith(end)), token.low)
     roots = {stem_word(token.low), stem_word(act)} if len(act) > 3 else set()
@@ -220,7 +244,7 @@ def _sort_last(items: list[TaggedItem]) -> list[TaggedItem]:
     return items
 
 
-def _tag(tokens: Sequence[Token], index: Index, today: date) -> list[TaggedItem]:
+def _tag(tokens: Sequence[Token], index: PhraseIndex, today: date) -> list[TaggedItem]:
     items: list[TaggedItem] = []
     at, joined = 0, False
     while at < len(tokens):
@@ -235,7 +259,7 @@ def _tag(tokens: Sequence[Token], index: Index, today: date) -> list[TaggedItem]
 
 
 def _best(
-    tokens: Sequence[Token], at: int, index: Index, today: date, before: Sequence[TaggedItem]
+    tokens: Sequence[Token], at: int, index: PhraseIndex, today: date, before: Sequence[TaggedItem]
 ) -> tuple[TaggedItem | None, int]:
     """Return the longest reading here; on a tie, names win over operators and operators over values."""
     token = tokens[at]
@@ -278,7 +302,7 @@ def _best(
         return TaggedItem("u", token.text, token.low), 1
     if token.low == "may" and at and OPERATORS.get((tokens[at - 1].low,), Word("")).tag in _BEFORE_MONTH:
         # "In May", of which year? Elsewhere it is the verb.
-        span = find_span(tokens, at, today)
+        span = find_date_span(tokens, at, today)
         if span is None:
             return TaggedItem("u", token.text, token.low), 1
     if token.low == "where" and (first or tokens[at - 1].low in (",", "and")):
@@ -287,13 +311,13 @@ def _best(
     denied = token.kind == "word" and bool(before) and before[-1].tag == "x" and token.low.endswith(("ed", "ing"))
     if denied and (acted := index.acts.get(stem_word(token.low))):
         # "Bikes never repaired" have no repairs.
-        return TaggedItem("T", token.text, Name(token.text, acted), plural=True), 1
+        return TaggedItem("T", token.text, NamePart(token.text, acted), plural=True), 1
     if part := _percentile(tokens, at):
         return part
     readings: list[tuple[int, int, TaggedItem | None]] = []
     if days := _WEEKDAYS.get(token.base):
         readings.append((1, 1, TaggedItem("W", token.text, Condition("weekday", token.text, values=days))))
-    if found := find_span(tokens, at, today):
+    if found := find_date_span(tokens, at, today):
         condition = Condition("span", found.span.text, span=found.span)
         tag = "D" if found.span.clear else "u"
         readings.append((found.length, 5, TaggedItem(tag, found.span.text, condition)))
@@ -301,8 +325,13 @@ def _best(
         readings.append((count[1], 5, count[0]))
     if found_name := _name(tokens, at, index):
         flags = all(m.flag for m in found_name[0].data.meanings)
-        verb = found_name[1] == 1 and token.low in LINKING and _past(token.low) and not flags
+        verb = found_name[1] == 1 and token.low in LINKING and is_past_form(token.low) and not flags
         readings.append((found_name[1], -1 if verb else 3 if found_name[2] <= 1 else 1, found_name[0]))
+    if token.low in _ORDINALS and found_name and found_name[1] == 1 and found_name[2] > 0:
+        following_name = _name(tokens, at + 1, index)
+        if following_name is not None:
+            # "The first rental" is one of the rentals; only part of a column's name is `first`.
+            return TaggedItem("u", token.text, token.low), 1
     found_word = _operator(tokens, at)
     if found_word and found_word[0].tag == "O" and at and tokens[at - 1].low in _DETERMINERS and found_name:
         found_word = None  # "per order" is about orders
@@ -337,13 +366,20 @@ def _best(
     if token.kind == "word" and not counted and (token.low in STOP or _requests(tokens, at, before)):
         hard = token.low in _HARD or first
         readings.append((1, 6 if hard else 2, None))
-        if token.base in _VAGUE_NOUNS and not found_name and _in_list(tokens, at, before):
+        if token.base in _WHOLE and not found_name and not before and _of_follows(tokens, at):
+            # "The details of chips" are all that is known of them.
+            readings.append((1, 7, TaggedItem("I", token.text)))
+        elif token.base in _VAGUE_NOUNS and not found_name and _in_list(tokens, at, before):
             # "The ids and information of events" asks for more than the ids.
             readings.append((1, 7, TaggedItem("u", token.text, token.low)))
     if readings:
         length, _, item = max(readings, key=lambda r: (r[0], r[1]))
         return None if item is not None and item.tag == "-" else item, length
     return _leftover(tokens, at, index, before), 1
+
+
+def _of_follows(tokens: Sequence[Token], at: int) -> bool:
+    return [token.low for token in tokens[at + 1 : at + 2]] in (["of"], ["for"], ["about"], ["on"])
 
 
 def _in_list(tokens: Sequence[Token], at: int, before: Sequence[TaggedItem]) -> bool:
@@ -381,7 +417,7 @@ def _requests(tokens: Sequence[Token], at: int, before: Sequence[TaggedItem]) ->
     return low in REQUESTS and (not before or tokens[at - 1].low in (",", "and", "then", "please", "also"))
 
 
-def _noun_follows(tokens: Sequence[Token], at: int, index: Index) -> bool:
+def _noun_follows(tokens: Sequence[Token], at: int, index: PhraseIndex) -> bool:
     """Return whether a name comes next, after articles: `average of the points` measures, whatever the columns."""
     while (at < len(tokens) and tokens[at].low in ("the", "of", "all", "their", "its", "and", "or", ",")) or (
         at < len(tokens) and OPERATORS.get((tokens[at].low,), Word("")).tag == "A"
@@ -392,7 +428,8 @@ def _noun_follows(tokens: Sequence[Token], at: int, index: Index) -> bool:
     return at < len(tokens) and _name(tokens, at, index) is not None
 
 
-def _past(word: str) -> bool:
+def is_past_form(word: str) -> bool:
+    """Return whether a verb has the form of `requested`, `made` or `selling`."""
     return word in _PAST or word.endswith(("ed", "ing"))
 
 
@@ -413,7 +450,7 @@ def _top_number(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | No
     return TaggedItem("K", text, (number, direction, implied, word)), 2
 
 
-def tag_asked_units(tokens: Sequence[Token], index: Index) -> tuple[str, ...]:
+def tag_asked_units(tokens: Sequence[Token], index: PhraseIndex) -> tuple[str, ...]:
     """Return the units in which the question asks for its numbers: `meters` of `in meters`."""
     found = ((at, _unit_phrase(tokens, at, index)) for at in range(len(tokens)))
     return tuple(" ".join(t.low for t in tokens[at + 1 : at + length]) for at, length in found if length)
@@ -430,23 +467,23 @@ def _mark(token: Token) -> TaggedItem | None:
     return None if token.text in "-\u2013\u2014/:\"'`" else TaggedItem("u", token.text)
 
 
-def _quoted(token: Token, index: Index) -> TaggedItem:
+def _quoted(token: Token, index: PhraseIndex) -> TaggedItem:
     phrase = value_phrase(token.text)
-    hits = index.values.get(phrase) or tuple(values_containing(index, phrase))
+    hits = index.values.get(phrase) or tuple(values_containing_phrase(index, phrase))
     if hits:
         return TaggedItem("V", token.text, Condition("value", token.text, hits=hits), plural=True)
     if meanings := index.names.get(spell_out_words(phrase)):
         tag = "C" if meanings[0].column is not None or meanings[0].label else "T"
-        return TaggedItem(tag, token.text, Name(token.text, meanings))
+        return TaggedItem(tag, token.text, NamePart(token.text, meanings))
     return TaggedItem("Q", token.text, token.text)
 
 
-def _unquote(tokens: Sequence[Token], index: Index) -> list[Token]:
+def _unquote(tokens: Sequence[Token], index: PhraseIndex) -> list[Token]:
     """Return the tokens with a quoted name whose words are values of two columns, `"John Doe"`, as these words."""
     made: list[Token] = []
     for token in tokens:
         phrase = value_phrase(token.text) if token.kind == "quoted" else ()
-        if len(phrase) == 2 and phrase not in index.values and not values_containing(index, phrase):
+        if len(phrase) == 2 and phrase not in index.values and not values_containing_phrase(index, phrase):
             first, second = (index.values.get((word,), ()) for word in phrase)
             if {hit.table for hit in first} & {hit.table for hit in second}:
                 words = token.text.split()
@@ -472,7 +509,7 @@ def _operator(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | None
     return None
 
 
-def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, int, int] | None:
+def _name(tokens: Sequence[Token], at: int, index: PhraseIndex) -> tuple[TaggedItem, int, int] | None:
     best: tuple[TaggedItem, int, int] | None = None
     for size in range(min(index.longest, len(tokens) - at), 0, -1):
         span = [t for t in tokens[at : at + size] if t.text not in ("-", "the")]
@@ -484,7 +521,7 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, i
         if not meanings and (size > 1 or span[0].low in ABBREVIATIONS):
             # A column by its own name, `temp_c`, whose words are spelled out.
             meanings = _lookup(index, spell_out_words(t.low for t in span))
-        meanings = meanings or names_shortened(index, [t.base for t in span])
+        meanings = meanings or shortened_phrase_names(index, [t.base for t in span])
         if not meanings and size > 1 and span[-1].base == "number" and span[-2].base in _NUMBERED:
             # A phone number is the phone, not how many there are.
             meanings = tuple(m for m in _lookup(index, [t.base for t in span[:-1]]) if m.column is not None)
@@ -501,37 +538,37 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, i
             meanings = (*sorted(meanings, key=lambda m: (m not in near, m.column is not None or m.label, m.cost)),)
         tag = "C" if meanings[0].column is not None or meanings[0].label else "T"
         hits = index.values.get(tuple(t.low for t in span), ())
-        item = TaggedItem(tag, text, Name(text, meanings), plural, hits=hits)
+        item = TaggedItem(tag, text, NamePart(text, meanings), plural, hits=hits)
         if best is None:
             best = item, size, cost
         break
     return best
 
 
-def _names_owner(span: Sequence[Token], meanings: Sequence[Meaning], index: Index) -> bool:
+def _names_owner(span: Sequence[Token], meanings: Sequence[Meaning], index: PhraseIndex) -> bool:
     """`address of the department`: the department is named too, and other columns may belong to it."""
     words = [token.base for token in span]
-    if "of" not in words or any("of" in split_identifier(m.column or "") for m in meanings):
+    if "of" not in words or any("of" in split_identifier_words(m.column or "") for m in meanings):
         return False
     owner = tuple(words[words.index("of") + 1 :])
     return any(m.column is None and not m.label and m.cost == 0 for m in index.names.get(owner, ()))
 
 
-def _two_nouns(span: Sequence[Token], index: Index) -> bool:
+def _two_nouns(span: Sequence[Token], index: PhraseIndex) -> bool:
     """`employees report to`: only the plural `sales` stands before the noun it belongs to."""
     first = span[0]
     plural = first.low not in (first.base, "sales") and not first.text.endswith(("'s", "s'"))
     return plural and any(m.column is None for m in index.names.get((first.base,), ()))
 
 
-def _lookup(index: Index, bases: Sequence[str]) -> tuple[Meaning, ...]:
+def _lookup(index: PhraseIndex, bases: Sequence[str]) -> tuple[Meaning, ...]:
     for phrase in phrases_of(bases):
         if phrase in index.names:
             return index.names[phrase]
     return ()
 
 
-def _value(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, int] | None:
+def _value(tokens: Sequence[Token], at: int, index: PhraseIndex) -> tuple[TaggedItem, int] | None:
     for size in range(min(index.longest, len(tokens) - at), 0, -1):
         span = tokens[at : at + size]
         words = [t for t in span if t.text != "-"]
@@ -540,6 +577,8 @@ def _value(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, 
         if span[-1].kind == "mark" or (size == 1 and not _may_be_value(span[0])):
             continue
         phrase = tuple(t.low for t in words if t.kind != "mark")
+        if _is_noun_with_article(words, index):
+            continue
         hits = index.values.get(phrase)
         if hits is None and len(phrase) > 1:
             hits = index.values.get((*phrase[:-1], words[-1].base))  # `e-bikes`, if the value is `E-bike`
@@ -551,13 +590,19 @@ def _value(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, 
     return None
 
 
+def _is_noun_with_article(words: Sequence[Token], index: PhraseIndex) -> bool:
+    """`the mountains`: a noun of the data, although a photo has that title; with a capital it is the title."""
+    noun = words[1:] if words and words[0].low in _ARTICLES else ()
+    return bool(noun) and all(t.text.islower() for t in noun) and bool(_lookup(index, [t.base for t in noun]))
+
+
 def _may_be_value(token: Token) -> bool:
     if token.kind == "number":
         return False
     return len(token.text) > 1 and token.low not in _HARD
 
 
-def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[TaggedItem]) -> TaggedItem | None:
+def _leftover(tokens: Sequence[Token], at: int, index: PhraseIndex, before: Sequence[TaggedItem]) -> TaggedItem | None:
     """Read a word that, as written, is neither a name, a value nor an operator."""
     token = tokens[at]
     if token.kind == "number":
@@ -565,11 +610,11 @@ def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[T
     after_number = bool(before) and before[-1].tag in "Ne"
     attribute = _ATTRIBUTES.get(token.low)
     if attribute and (meanings := index.names.get((attribute,))):
-        return TaggedItem("C", token.text, Name(token.text, meanings))
+        return TaggedItem("C", token.text, NamePart(token.text, meanings))
     if token.low in _REVENUE and (meanings := _money(index)):
-        return TaggedItem("C", token.text, Name(token.text, meanings))
+        return TaggedItem("C", token.text, NamePart(token.text, meanings))
     if initials := index.initials.get(token.low) if len(token.low) > 2 else None:
-        return TaggedItem("C", token.text, Name(token.text, initials))
+        return TaggedItem("C", token.text, NamePart(token.text, initials))
     if token.low in UNITS and (after_number or _in_unit(tokens, at)):
         return None
     if hits := tuple(index.roots.get(stem_word(token.low), ())) if len(token.low) > 4 else ():
@@ -578,25 +623,25 @@ def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[T
     if token.low in LINKING or (token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[:at])):
         return TaggedItem("r", token.text, stem_word(token.low))
     if token.text[:1].isupper() and at and tokens[at - 1].text not in _ENDS:
-        if found := values_containing(index, (token.low,)):
+        if found := values_containing_phrase(index, (token.low,)):
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(found)))
-        if near := values_one_typo_away(index, (token.low,)):
+        if near := phrase_values_one_typo_away(index, (token.low,)):
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(near), near=(token.text,)))
     if token.low.endswith(("ed", "ing")) and stem_word(token.low) in index.name_stems:
         return TaggedItem("r", token.text, stem_word(token.low))  # "supplied", if there are suppliers
-    if names := names_one_typo_away(index, token.base):
+    if names := phrase_names_one_typo_away(index, token.base):
         tag = "C" if names[0].column is not None or names[0].label else "T"
-        return TaggedItem(tag, token.text, Name(token.text, names), token.low != token.base)
+        return TaggedItem(tag, token.text, NamePart(token.text, names), token.low != token.base)
     return TaggedItem("u", token.text, token.low)
 
 
-def _money(index: Index) -> tuple[Meaning, ...]:
+def _money(index: PhraseIndex) -> tuple[Meaning, ...]:
     """Return what `revenue` may mean if nothing has that name: an amount, if there is exactly one."""
     found = [m for m in index.names.get(("amount",), ()) if m.column is not None]
     return tuple(found) if len(found) == 1 else ()
 
 
-def _unit_phrase(tokens: Sequence[Token], at: int, index: Index) -> int:
+def _unit_phrase(tokens: Sequence[Token], at: int, index: PhraseIndex) -> int:
     """Return the number of tokens that name a unit: `in meters`, `in people per square kilometer`."""
     if tokens[at].low != "in":
         return 0
@@ -619,7 +664,7 @@ _FORMS = frozenset(("bar", "line", "pie", "column", "scatter", "area"))
 _DRAW = frozenset(("plot", "graph", "chart", "draw", "visualize", "visualise"))
 
 
-def _chart_words(tokens: Sequence[Token], at: int, index: Index) -> int:
+def _chart_words(tokens: Sequence[Token], at: int, index: PhraseIndex) -> int:
     """Return the number of tokens that ask for a chart: `a bar chart of`, `as a line`, `plot`; the answer has one."""
     words = [(token.low, token.base) for token in tokens[at : at + 6]]
     place = 1 if words[0][0] in ("as", "in", "with", "using") else 0
@@ -635,7 +680,7 @@ def _chart_words(tokens: Sequence[Token], at: int, index: Index) -> int:
     return 1 if at == 0 and words[0][0] in _DRAW and (words[0][1],) not in index.names else 0
 
 
-def _followed_by_name(tokens: Sequence[Token], at: int, index: Index) -> bool:
+def _followed_by_name(tokens: Sequence[Token], at: int, index: PhraseIndex) -> bool:
     """Return whether a noun of the data follows directly, to which a word such as `graph` may belong."""
     return at + 1 < len(tokens) and (tokens[at + 1].base,) in index.names
 

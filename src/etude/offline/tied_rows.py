@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from etude.sources.plan import QueryPlan
-from etude.sources.plan.model import ColumnRef, Order
+from etude.sources.plan.query_plan import ColumnRef, Order
 
 MOST = 50
 """At most this many rows are looked at after the last."""

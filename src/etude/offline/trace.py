@@ -10,7 +10,7 @@ from typing import Any
 
 from etude.offline.grammar import read_question
 from etude.offline.phrase_index import phrase_index_of
-from etude.offline.question_parts import Condition, Group, Measure, Name, Question
+from etude.offline.question_parts import Condition, Group, Measure, NamePart, Question
 from etude.offline.tags import TAGS, tag_items
 from etude.offline.understand import Clarification, Refusal, understand
 from etude.offline.vocabulary import Vocabulary
@@ -40,7 +40,7 @@ def _lines(question: str, vocabulary: Vocabulary, today: date) -> Iterator[str]:
 
 
 def _means(data: Any) -> str:
-    if isinstance(data, Name):
+    if isinstance(data, NamePart):
         places = [f"{m.table}.{m.column}" if m.column else m.table for m in data.meanings[:3]]
         return f": {', '.join(places)}{', ...' if len(data.meanings) > 3 else ''}"
     hits = data.hits[:3] if isinstance(data, Condition) else ()
@@ -61,7 +61,7 @@ def _shown(value: Any) -> str:
             return ", ".join(map(_shown, value))
         case Measure():
             return f"{value.fn} of `{value.name.text}`"
-        case Name() | Condition():
+        case NamePart() | Condition():
             return f"`{value.text}`"
         case Group():
             return f"`{value.name.text if value.name else value.grain}`"

@@ -9,36 +9,37 @@ from datetime import date
 from pydantic import ValidationError
 
 from etude.errors import Cancelled, EtudeError
-from etude.offline.assemble import Assembled, assemble_plan
 from etude.offline.best_row import read_best_row
-from etude.offline.confidence import confidence_of, find_risks
+from etude.offline.column_traits import is_numeric_column
+from etude.offline.confidence import confidence_of, find_confidence_risks
 from etude.offline.follow_up import after_pause, follow_up, is_complete
 from etude.offline.grammar import read_question
 from etude.offline.misreadings import find_misreading
-from etude.offline.months import add_years
-from etude.offline.part_references import adds_up
-from etude.offline.phrase_index import SYNONYM, Hit, Meaning, one_slip, phrase_index_of
-from etude.offline.question_parts import Name, Question
-from etude.offline.resolve import MONEY, Ambiguous, Unresolved, is_numeric, listed_words
-from etude.offline.row_noun import name_rows, names_its_rows
-from etude.offline.self_check import find_lost_words, find_noun_beside, find_repetition
+from etude.offline.months import add_years_to_months
+from etude.offline.part_references import part_adds_up
+from etude.offline.phrase_index import SYNONYM, Hit, Meaning, phrase_index_of, phrases_differ_by_one_slip
+from etude.offline.plan_assembly import Assembled, assemble_plan
+from etude.offline.plan_check import find_noun_beside_plan, find_repetition_in_plan, find_words_lost_in_plan
+from etude.offline.question_parts import NamePart, Question
+from etude.offline.resolver import MONEY, Ambiguous, Unresolved, list_unresolved_words
+from etude.offline.row_noun import add_row_noun, table_names_row_noun
 from etude.offline.selling import read_selling
 from etude.offline.tags import TaggedItem, tag_asked_units, tag_items
-from etude.offline.value_search import find_unexplained_words, tag_found_values
-from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
+from etude.offline.value_search import find_words_for_value_search, tag_found_values
+from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable, once_per_vocabulary
 from etude.offline.words import (
     MAX_CHARS,
     MEASURES,
     Token,
-    base_form,
     fold_words,
-    plural_form,
-    split_identifier,
+    split_identifier_words,
     tokenize,
+    word_base_form,
+    word_plural_form,
 )
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
-from etude.sources.plan.model import ColumnRef
+from etude.sources.plan.query_plan import ColumnRef
 
 NEAREST = 3
 
@@ -75,7 +76,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Clarification:
-    """A question back, with two to four choices; `answer` takes the choice."""
+    """A question back, with two to four choices; `take_choice` continues with one."""
 
     text: str
     ask: str
@@ -93,7 +94,7 @@ class Refusal:
     reason: str
     nearest: tuple[str, ...] = ()
     unexplained: tuple[str, ...] = ()
-    """Phrases that may be values of a column with too many to know; `look_up_values` finds them."""
+    """Phrases that may be values of a column with too many to know; `search_values` finds them."""
 
 
 Outcome = Understanding | Clarification | Refusal
@@ -114,7 +115,7 @@ def understand(
     if len(question) > MAX_CHARS:
         reason = f"The question has {len(question)} characters; the limit is {MAX_CHARS}."
         return Refusal(question, reason, _nearest([], vocabulary))
-    tokens, told = add_years(tokenize(question), vocabulary)
+    tokens, told = add_years_to_months(tokenize(question), vocabulary)
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     index = phrase_index_of(vocabulary)
@@ -134,13 +135,13 @@ def understand(
     if isinstance(found, Understanding) and told:
         return replace(found, reasons=(*found.reasons, *told), told=(*found.told, *told))
     if isinstance(found, Refusal):
-        return replace(found, nearest=_nearest(items, vocabulary), unexplained=find_unexplained_words(items))
+        return replace(found, nearest=_nearest(items, vocabulary), unexplained=find_words_for_value_search(items))
     return found
 
 
 def _tag_all(tokens: Sequence[Token], vocabulary: Vocabulary, today: date) -> list[TaggedItem]:
     index = phrase_index_of(vocabulary)
-    named = name_rows(read_selling(tag_items(tokens, index, today), index), vocabulary)
+    named = add_row_noun(read_selling(tag_items(tokens, index, today), index), vocabulary)
     return read_best_row(named, tokens, vocabulary)
 
 
@@ -186,7 +187,7 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[
     except ValidationError:
         return Refusal(text, "The question asks for more than one query can express.")
     notes = tuple(dict.fromkeys(made.notes))
-    risks = find_risks(items, parts, made.plan, notes)
+    risks = find_confidence_risks(items, parts, made.plan, notes)
     slips = _corrections(items)
     notes = tuple(dict.fromkeys((*notes, *slips)))
     told = tuple(dict.fromkeys((*slips, *made.told)))
@@ -212,12 +213,12 @@ def _corrections(items: Sequence[TaggedItem]) -> list[str]:
     """Return notes on mistyped words that were read as names: `garde` as `Grade`."""
     found = []
     for item in items:
-        word = base_form(fold_words(item.text))
-        meaning = item.data.meanings[0] if isinstance(item.data, Name) and item.data.meanings else None
+        word = word_base_form(fold_words(item.text))
+        meaning = item.data.meanings[0] if isinstance(item.data, NamePart) and item.data.meanings else None
         if meaning is None or len(word) < 4 or " " in word or meaning.cost < SYNONYM:
             continue
         name = meaning.column or meaning.table
-        if any(one_slip(word, base_form(part)) for part in split_identifier(name)):
+        if any(phrases_differ_by_one_slip(word, word_base_form(part)) for part in split_identifier_words(name)):
             found.append(f"`{item.text}` is read as `{_label(meaning)}`.")
     return found
 
@@ -226,14 +227,14 @@ def _check_words(
     text: str, items: Sequence[TaggedItem], made: Assembled, parts: Question, vocabulary: Vocabulary
 ) -> None:
     """Refuse a plan that leaves out a word of the question, that only repeats one, or that another one contradicts."""
-    lost = find_lost_words(items, made.plan, parts, vocabulary)
+    lost = find_words_lost_in_plan(items, made.plan, parts, vocabulary)
     if lost:
-        raise Unresolved(f"It is not clear what {listed_words(lost)} here.")
+        raise Unresolved(f"It is not clear what {list_unresolved_words(lost)} here.")
     if said := _counts_its_group(made.plan):
         raise Unresolved(f"It is not clear what to count for each `{said}`: each is one `{said}`.")
-    if beside := find_noun_beside(items, made.plan, parts):
+    if beside := find_noun_beside_plan(items, made.plan, parts):
         raise Unresolved(f"It is not clear what to show of `{beside}`.")
-    if said := find_repetition(parts, made.plan, vocabulary):
+    if said := find_repetition_in_plan(parts, made.plan, vocabulary):
         raise Unresolved(f"It is not clear what `{said}` says about the others: the answer would only repeat it.")
     if reason := find_misreading(text, items, made.plan, parts, vocabulary):
         raise Unresolved(reason)
@@ -263,7 +264,7 @@ def _nearest(items: Sequence[TaggedItem], vocabulary: Vocabulary) -> tuple[str, 
 
     Each is of another kind, so that they show different things to ask.
     """
-    meanings = [m for item in items if isinstance(item.data, Name) for m in item.data.meanings[:2]]
+    meanings = [m for item in items if isinstance(item.data, NamePart) for m in item.data.meanings[:2]]
     named = [m.table for m in meanings]
     named += [hit.table for item in items for hit in getattr(item.data, "hits", ())[:2]]
     columns = frozenset((m.table, m.column) for m in meanings if m.column)
@@ -290,11 +291,11 @@ def _sure_offers(
     kept = _offers_of(vocabulary)
     if (table, own) not in kept:
         sure = []
-        noun = " ".join((*known.words[:-1], plural_form(known.words[-1]))) if known.words else known.name
-        if len(vocabulary.tables) == 1 and not names_its_rows(known.name):
+        noun = " ".join((*known.words[:-1], word_plural_form(known.words[-1]))) if known.words else known.name
+        if len(vocabulary.tables) == 1 and not table_names_row_noun(known.name):
             noun = "rows"  # the name of a file, `titanic`, is not what its rows are
         for kind, text in _offers(known, noun, own):
-            items = name_rows(tag_items(tokenize(text), phrase_index_of(vocabulary), date.min), vocabulary)
+            items = add_row_noun(tag_items(tokenize(text), phrase_index_of(vocabulary), date.min), vocabulary)
             if isinstance(_settle(text, read_question(items), vocabulary, items), Understanding):
                 sure.append((kind, text))
         kept[table, own] = tuple(sure)
@@ -311,15 +312,15 @@ _NO_AMOUNTS = frozenset(("latitude", "longitude", "position", "rank", "number", 
 """Words in the names of columns whose numbers have no meaningful average."""
 
 
-def _holds_amounts(column: KnownColumn) -> bool:
+def _holds_amounts(column: VocabularyColumn) -> bool:
     """Return whether an average of the column tells something: not of flags, places and numbers of things."""
     flag = (column.low, column.high) in ((0, 1), (0, 0), (1, 1)) and column.distinct < 3
-    return is_numeric(column) and not flag and not _NO_AMOUNTS & {*column.words}
+    return is_numeric_column(column) and not flag and not _NO_AMOUNTS & {*column.words}
 
 
-def _spelled_words(column: KnownColumn) -> str:
+def _spelled_words(column: VocabularyColumn) -> str:
     """Return the words of a column as its name has them, `pages` rather than `page`, without a unit at the end."""
-    forms = {base_form(word): word for word in split_identifier(column.name)}
+    forms = {word_base_form(word): word for word in split_identifier_words(column.name)}
     words = [*column.words]
     while len(words) > 1 and (words[-1] in MEASURES or words[-1].isdigit()):
         words.pop()
@@ -327,7 +328,7 @@ def _spelled_words(column: KnownColumn) -> str:
     return " ".join(forms.get(word, word) for word in words)
 
 
-def _offers(table: KnownTable, noun: str, named: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _offers(table: VocabularyTable, noun: str, named: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield questions about a table with their kinds, those about the named columns first."""
     columns = sorted(table.columns, key=lambda c: (c.name not in named, not MONEY & {*c.words}))
     groups = [c for c in columns if c.kind == "text" and 1 < c.distinct <= 50 and c.distinct < table.rows]
@@ -335,7 +336,7 @@ def _offers(table: KnownTable, noun: str, named: frozenset[str]) -> Iterator[tup
     numbers = [c for c in columns if _holds_amounts(c)][:1]
     made = []
     if groups and numbers and {groups[0].name, numbers[0].name} & named:
-        fold = "total" if adds_up(numbers[0]) else "average"
+        fold = "total" if part_adds_up(numbers[0]) else "average"
         both = f"What is the {fold} {_spelled_words(numbers[0])} for each {' '.join(groups[0].words)}?"
         made.append((numbers[0] if numbers[0].name in named else groups[0], "measure", both))
     for column in groups:

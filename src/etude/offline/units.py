@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 from etude.offline.operator_words import CURRENCY, UNITS
-from etude.offline.resolve import MONEY, Unresolved
-from etude.offline.vocabulary import KnownColumn, KnownTable
-from etude.offline.words import SCALES, base_form
+from etude.offline.resolver import MONEY, Unresolved
+from etude.offline.vocabulary import VocabularyColumn, VocabularyTable
+from etude.offline.words import SCALES, word_base_form
 
 _SAME = {
     "centimeter": "cm", "centimetre": "cm", "millimeter": "mm", "millimetre": "mm", "metre": "meter", "km": "kilometer",
@@ -18,8 +18,8 @@ _SAME = {
 _SIGNS = {"$": "dollars", "€": "euros", "£": "gbp"}
 _PLAIN = frozenset(("star", "point", "people", "person", "time", "unit", "year"))
 """Units that the noun itself implies: years of age, stars of a rating."""
-_KNOWN = frozenset(_SAME.get(base_form(word), base_form(word)) for word in UNITS) | {"millisecond", "gbp"}
-_MONEY_UNITS = frozenset(_SAME.get(base_form(word), base_form(word)) for word in CURRENCY) | {"gbp"}
+_KNOWN = frozenset(_SAME.get(word_base_form(word), word_base_form(word)) for word in UNITS) | {"millisecond", "gbp"}
+_MONEY_UNITS = frozenset(_SAME.get(word_base_form(word), word_base_form(word)) for word in CURRENCY) | {"gbp"}
 
 
 def written_unit(number: str) -> str:
@@ -37,7 +37,7 @@ def is_money_unit(unit: str) -> bool:
     return _base(unit) in _MONEY_UNITS
 
 
-def check_unit(column: KnownColumn, table: KnownTable, unit: str) -> str:
+def check_unit(column: VocabularyColumn, table: VocabularyTable, unit: str) -> str:
     """Return a note if nothing says that the column is in this unit; raise `Unresolved` if it is in another."""
     wanted = _base(unit.split(" per ", maxsplit=1)[0].rsplit(maxsplit=1)[-1])
     own = _column_unit(column)
@@ -54,7 +54,9 @@ def check_unit(column: KnownColumn, table: KnownTable, unit: str) -> str:
     return "" if wanted in _PLAIN else f"Nothing in the data says that `{column.name}` is in `{unit}`."
 
 
-def number_in_unit(column: KnownColumn, table: KnownTable, value: float | int, unit: str) -> tuple[float | int, str]:
+def number_in_unit(
+    column: VocabularyColumn, table: VocabularyTable, value: float | int, unit: str
+) -> tuple[float | int, str]:
     """Return the number as the column holds it, and a note if that is an assumption."""
     if unit == "percent" and _column_unit(column) is None and not MONEY & {*column.words}:
         low, high = column.low, column.high
@@ -75,10 +77,10 @@ def _many(unit: str) -> str:
 
 
 def _base(word: str) -> str:
-    base = base_form(word)
+    base = word_base_form(word)
     return _SAME.get(base, _SAME.get(word, base))
 
 
-def _column_unit(column: KnownColumn) -> str | None:
+def _column_unit(column: VocabularyColumn) -> str | None:
     last = column.words[-1] if len(column.words) > 1 else ""
     return _base(last) if _base(last) in _KNOWN - _PLAIN else None

@@ -10,7 +10,7 @@ from etude.errors import Cancelled, EtudeError
 from etude.offline.phrase_index import Hit
 from etude.offline.question_parts import Condition
 from etude.offline.tags import TaggedItem
-from etude.offline.vocabulary import KnownColumn, Vocabulary
+from etude.offline.vocabulary import Vocabulary, VocabularyColumn
 from etude.sources.quoting import quote_identifier, quote_literal, quote_table
 
 Query = Callable[[str], Iterable[Sequence[Any]]]
@@ -23,7 +23,7 @@ SEARCH_S = 2.0
 """No query begins after this time."""
 
 
-def find_unexplained_words(items: Sequence[TaggedItem]) -> tuple[str, ...]:
+def find_words_for_value_search(items: Sequence[TaggedItem]) -> tuple[str, ...]:
     """Return the phrases that nothing explains: longer ones first, then their words."""
     found: list[str] = []
     for at, item in enumerate(items):
@@ -33,7 +33,7 @@ def find_unexplained_words(items: Sequence[TaggedItem]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[:MOST_PHRASES]
 
 
-def look_up_values(phrases: Sequence[str], vocabulary: Vocabulary, query: Query) -> dict[str, tuple[Hit, ...]]:
+def search_values(phrases: Sequence[str], vocabulary: Vocabulary, query: Query) -> dict[str, tuple[Hit, ...]]:
     """Return where each phrase is a value, among the columns whose values are not known."""
     columns = _unknown_columns(vocabulary)
     ends = time.monotonic() + SEARCH_S
@@ -74,7 +74,7 @@ def _run_length(items: Sequence[TaggedItem], at: int) -> int:
     return end - at
 
 
-def _unknown_columns(vocabulary: Vocabulary) -> list[KnownColumn]:
+def _unknown_columns(vocabulary: Vocabulary) -> list[VocabularyColumn]:
     """Return the text columns whose values are not known, those that name rows first."""
     found = [
         (column.name not in table.label, table.rows, column)
@@ -85,7 +85,7 @@ def _unknown_columns(vocabulary: Vocabulary) -> list[KnownColumn]:
     return [column for _, _, column in sorted(found, key=lambda each: each[:2])[:MOST_COLUMNS]]
 
 
-def _find(text: str, column: KnownColumn, vocabulary: Vocabulary, query: Query) -> list[Hit]:
+def _find(text: str, column: VocabularyColumn, vocabulary: Vocabulary, query: Query) -> list[Hit]:
     dialect = vocabulary.dialect
     name, table = quote_identifier(column.name, dialect), quote_table(column.table, dialect)
     wanted = quote_literal(text.lower(), dialect)

@@ -30,30 +30,32 @@ _YES_OR_NO = frozenset(word for pair in _ANSWERS for word in pair)
 
 @dataclass(frozen=True)
 class Formula:
-    """How a column is computed that the table does not have: the product of others, less a discount."""
+    """How a column is computed that the table does not have: from others, less a discount."""
 
     factors: tuple[str, ...] = ()
+    operator: Literal["*", "-", "+"] = "*"
     discount: str = ""
     """The column that says which part of the product is taken off, if one does."""
     whole: int = 1
     """The discount of the whole price: 1 if it is a share, 100 if it is a percentage."""
     gaps: bool = False
-    """Some rows have no discount; nothing is taken off there."""
+    """Some rows have no discount, or no last operand; nothing is taken off or added there."""
     doubt: str = ""
     """Why it cannot be computed."""
 
     @property
     def text(self) -> str:
         """The formula in words."""
-        product = " times ".join(f"`{name}`" for name in self.factors)
-        if not self.discount:
-            return product
-        part = f"`{self.discount}` percent" if self.whole == 100 else f"the share `{self.discount}`"
-        return f"{product}, less {part}{' (none if it is missing)' if self.gaps else ''}"
+        said = {"*": " times ", "-": " minus ", "+": " plus "}[self.operator]
+        computed = said.join(f"`{name}`" for name in self.factors)
+        if self.discount:
+            part = f"`{self.discount}` percent" if self.whole == 100 else f"the share `{self.discount}`"
+            computed = f"{computed}, less {part}"
+        return f"{computed}{' (none if it is missing)' if self.gaps else ''}"
 
 
 @dataclass(frozen=True)
-class KnownColumn:
+class VocabularyColumn:
     """What is known about a column, from queries or from a profile of the source."""
 
     table: str
@@ -91,12 +93,12 @@ class KnownColumn:
 
 
 @dataclass(frozen=True)
-class KnownTable:
+class VocabularyTable:
     """What is known about a table."""
 
     name: str
     rows: int
-    columns: tuple[KnownColumn, ...]
+    columns: tuple[VocabularyColumn, ...]
     key: tuple[str, ...] = ()
     """Columns that identify a row, if known."""
     label: tuple[str, ...] = ()
@@ -104,15 +106,15 @@ class KnownTable:
     words: tuple[str, ...] = ()
     aliases: tuple[tuple[str, ...], ...] = ()
     comment: str = ""
-    derived: tuple[KnownColumn, ...] = ()
+    derived: tuple[VocabularyColumn, ...] = ()
     """What can be computed for each row, although no column holds it."""
 
-    def column(self, name: str) -> KnownColumn:
+    def column(self, name: str) -> VocabularyColumn:
         """Return the column of that name, or what is derived by that name."""
         return self._by_name[name]
 
     @cached_property
-    def _by_name(self) -> dict[str, KnownColumn]:
+    def _by_name(self) -> dict[str, VocabularyColumn]:
         # If two columns share a name, the first wins.
         return {column.name: column for column in reversed((*self.columns, *self.derived))}
 
@@ -136,7 +138,7 @@ class Vocabulary:
 
     fingerprint: str
     dialect: str
-    tables: tuple[KnownTable, ...]
+    tables: tuple[VocabularyTable, ...]
     links: tuple[Link, ...] = ()
     catalog: Catalog | None = field(default=None, compare=False)
 
@@ -144,12 +146,12 @@ class Vocabulary:
         """Hash the fingerprint only; hashing all tables would be slow."""
         return hash((self.fingerprint, self.dialect))
 
-    def table(self, name: str) -> KnownTable:
+    def table(self, name: str) -> VocabularyTable:
         """Return the table of that name."""
         return self._by_name[name]
 
     @cached_property
-    def _by_name(self) -> dict[str, KnownTable]:
+    def _by_name(self) -> dict[str, VocabularyTable]:
         return {table.name: table for table in self.tables}
 
     def to_json(self) -> str:
@@ -192,16 +194,16 @@ def _vocabulary_from_json(text: str) -> Vocabulary:
     tables = []
     for table in body["tables"]:
         columns, derived = (tuple(map(_column_from, table.pop(part))) for part in ("columns", "derived"))
-        tables.append(KnownTable(columns=columns, derived=derived, **{k: _tuples(v) for k, v in table.items()}))
+        tables.append(VocabularyTable(columns=columns, derived=derived, **{k: _tuples(v) for k, v in table.items()}))
     links = tuple(Link(**{k: _tuples(v) for k, v in link.items()}) for link in body["links"])
     catalog = Catalog.model_validate(body["catalog"]) if body["catalog"] else None
     return Vocabulary(body["fingerprint"], body["dialect"], tuple(tables), links, catalog)
 
 
-def _column_from(body: dict[str, Any]) -> KnownColumn:
+def _column_from(body: dict[str, Any]) -> VocabularyColumn:
     made = body.pop("formula")
     formula = Formula(**{k: _tuples(v) for k, v in made.items()}) if made else None
-    return KnownColumn(formula=formula, **{k: _tuples(v) for k, v in body.items()})
+    return VocabularyColumn(formula=formula, **{k: _tuples(v) for k, v in body.items()})
 
 
 def _tuples(value: Any) -> Any:

@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 
 from etude.entities import Catalog
 from etude.offline.deadline import check_deadline
-from etude.offline.vocabulary import Ask, KnownColumn, KnownTable, Link
-from etude.offline.vocabulary_names import table_words
+from etude.offline.vocabulary import Ask, Link, VocabularyColumn, VocabularyTable
+from etude.offline.vocabulary_names import vocabulary_name_words
 from etude.offline.vocabulary_queries import (
     MAX_ROWS,
-    ask_together,
-    first_rows_of,
-    group_for_queries,
+    group_vocabulary_queries,
+    run_vocabulary_queries,
+    vocabulary_query_first_rows,
 )
-from etude.offline.words import ABBREVIATIONS, base_form, split_identifier
+from etude.offline.words import ABBREVIATIONS, split_identifier_words, word_base_form
 from etude.sources.quoting import quote_identifier, quote_table
 
 MAX_KEY_CHECKS = 400
 
 
-def guess_key(table: KnownTable) -> tuple[str, ...]:
+def guess_vocabulary_key(table: VocabularyTable) -> tuple[str, ...]:
     """Return a unique column that is named like a key; without one, the name of the thing itself."""
     unique = [c for c in table.columns if table.rows and c.distinct == table.rows and not c.nulls]
     first = table.columns[0].name if table.columns else ""
 
-    def rank(column: KnownColumn) -> int | None:
+    def rank(column: VocabularyColumn) -> int | None:
         last = column.words[-1] if column.words else ""
         about = column.words[:-1] in ((), table.words, table.words[-1:])
         if last in ("id", "code", "key", "uuid", "number") and about:
@@ -44,7 +44,9 @@ def guess_key(table: KnownTable) -> tuple[str, ...]:
     return (unique[ranked[0][1]].name,) if ranked else ()
 
 
-def drop_borrowed_keys(tables: Sequence[KnownTable], links: Sequence[Link], catalog: Catalog) -> list[KnownTable]:
+def drop_borrowed_vocabulary_keys(
+    tables: Sequence[VocabularyTable], links: Sequence[Link], catalog: Catalog
+) -> list[VocabularyTable]:
     """Drop guessed keys that refer to another table: they are unique only by chance."""
     declared = {table.name for table in catalog.tables if table.primary_key or table.unique}
     referring = {(link.table, link.columns) for link in links}
@@ -54,7 +56,7 @@ def drop_borrowed_keys(tables: Sequence[KnownTable], links: Sequence[Link], cata
     ]
 
 
-def mark_keys(tables: Sequence[KnownTable], links: Sequence[Link]) -> list[KnownTable]:
+def mark_vocabulary_keys(tables: Sequence[VocabularyTable], links: Sequence[Link]) -> list[VocabularyTable]:
     """Mark the columns that are part of a key or refer to one."""
     keys = {table.name: {*table.key} for table in tables}
     for link in links:
@@ -69,7 +71,7 @@ def mark_keys(tables: Sequence[KnownTable], links: Sequence[Link]) -> list[Known
     ]
 
 
-def guess_label(table: KnownTable) -> tuple[str, ...]:
+def guess_vocabulary_label(table: VocabularyTable) -> tuple[str, ...]:
     """Return the name or title, or first and last name, else the key if it is text."""
     by_words = {column.words: column.name for column in table.columns if column.kind == "text"}
     for last in ("name", "", "title", "label", "symbol"):
@@ -98,17 +100,17 @@ def guess_label(table: KnownTable) -> tuple[str, ...]:
 class _Reference:
     """A column that may refer to another table."""
 
-    table: KnownTable
-    column: KnownColumn
-    to: KnownTable
-    target: KnownColumn
+    table: VocabularyTable
+    column: VocabularyColumn
+    to: VocabularyTable
+    target: VocabularyColumn
 
     @property
     def ends(self) -> tuple[str, str, str]:
         return self.table.name, self.column.name, self.to.name
 
 
-def find_links(catalog: Catalog, tables: Sequence[KnownTable], ask: Ask) -> list[Link]:
+def find_vocabulary_links(catalog: Catalog, tables: Sequence[VocabularyTable], ask: Ask) -> list[Link]:
     """Return the declared links, and those whose names suggest them and whose values confirm them."""
     links = _declared_links(catalog)
     pairs = {frozenset((link.table, link.to_table)) for link in links}
@@ -118,8 +120,8 @@ def find_links(catalog: Catalog, tables: Sequence[KnownTable], ask: Ask) -> list
 
     def look() -> None:
         inside: dict[tuple[str, str, str], bool] = {}
-        for group in group_for_queries(waiting.values(), lambda r: r.table.rows + r.to.rows, lambda _: 1):
-            inside |= ask_together(group, catalog.dialect, ask, _contained)
+        for group in group_vocabulary_queries(waiting.values(), lambda r: r.table.rows + r.to.rows, lambda _: 1):
+            inside |= run_vocabulary_queries(group, catalog.dialect, ask, _contained)
         for ends, reference in waiting.items():
             if inside[ends]:
                 column, target = reference.column, reference.target
@@ -145,7 +147,7 @@ def find_links(catalog: Catalog, tables: Sequence[KnownTable], ask: Ask) -> list
     return _without_mirrors(links, {table.name: table for table in tables})
 
 
-def _references(tables: Sequence[KnownTable], loose: bool) -> Iterator[_Reference]:
+def _references(tables: Sequence[VocabularyTable], loose: bool) -> Iterator[_Reference]:
     """Yield the columns whose names suggest that they hold the key of another table, table by table.
 
     If `loose`, because no keys are declared, a shared name or the same codes suggest it, too.
@@ -176,7 +178,7 @@ def _references(tables: Sequence[KnownTable], loose: bool) -> Iterator[_Referenc
             yield from (_Reference(table, column, to, target) for table, column in coded)
 
 
-def _endings(to: KnownTable, target: KnownColumn) -> Iterator[tuple[str, ...]]:
+def _endings(to: VocabularyTable, target: VocabularyColumn) -> Iterator[tuple[str, ...]]:
     """Yield the last words of column names that may hold the target's values."""
     key = (target.name,) == to.key
     for words in (to.words, *to.aliases, to.words[-1:]):
@@ -190,7 +192,7 @@ def _endings(to: KnownTable, target: KnownColumn) -> Iterator[tuple[str, ...]]:
         yield target.words
 
 
-def _says_nothing(words: tuple[str, ...], target: KnownColumn) -> bool:
+def _says_nothing(words: tuple[str, ...], target: VocabularyColumn) -> bool:
     """Return whether sharing the target's name means nothing: nearly all tables have an `id` and a `name`."""
     return words == ("name",) or words == target.words in (("id",), ("code",), ("key",), ("number",))
 
@@ -207,7 +209,7 @@ def _declared_links(catalog: Catalog) -> list[Link]:
     return links
 
 
-def _targets(table: KnownTable, shared: set[str]) -> list[KnownColumn]:
+def _targets(table: VocabularyTable, shared: set[str]) -> list[VocabularyColumn]:
     """Return the unique columns, which other tables can refer to; also texts whose names are `shared` by tables."""
     return [
         c
@@ -226,11 +228,11 @@ _DESCRIBING = frozenset(
 _FEW_CODES = 10
 
 
-def _is_unique(column: KnownColumn, table: KnownTable) -> bool:
+def _is_unique(column: VocabularyColumn, table: VocabularyTable) -> bool:
     return bool(table.rows) and column.distinct == table.rows - column.nulls and not column.nulls
 
 
-def _code_length(column: KnownColumn) -> int:
+def _code_length(column: VocabularyColumn) -> int:
     """Return how long the codes of a column are, such as `JFK`; 0 if it holds other texts."""
     first = column.values[0] if column.kind == "text" and column.values else ""
     coded = 2 <= len(first) <= 5 and all(
@@ -239,7 +241,7 @@ def _code_length(column: KnownColumn) -> int:
     return len(first) if coded else 0
 
 
-def _same_codes(column: KnownColumn, target: KnownColumn) -> bool:
+def _same_codes(column: VocabularyColumn, target: VocabularyColumn) -> bool:
     """Return whether nearly all codes of the column are codes of the target. Two letters mean many things."""
     if column.distinct < 3 or not _code_length(column) or _code_length(column) != _code_length(target):
         return False
@@ -251,7 +253,7 @@ _COUNTING = frozenset(("number", "count", "total", "minimum", "maximum", "averag
 """First words of column names that hold an amount or a flag, never a reference."""
 
 
-def _may_refer(column: KnownColumn, to: KnownTable, target: KnownColumn) -> bool:
+def _may_refer(column: VocabularyColumn, to: VocabularyTable, target: VocabularyColumn) -> bool:
     """Return whether the column's name suggests that it holds the target's values."""
     if column.kind != target.kind or _COUNTING & {*column.words[:1]}:
         return False
@@ -287,11 +289,11 @@ def _count_contained(reference: _Reference, dialect: str) -> str:
     table, to = reference.table, quote_table(reference.to.name, dialect)
     source = quote_table(table.name, dialect)
     if table.rows > MAX_ROWS:
-        source = first_rows_of(table.name).sql(dialect=dialect)
+        source = vocabulary_query_first_rows(table.name).sql(dialect=dialect)
     return f"SELECT COUNT(DISTINCT {left}) FROM {source} WHERE {left} IN (SELECT {right} FROM {to})"
 
 
-def _without_mirrors(links: list[Link], tables: dict[str, KnownTable]) -> list[Link]:
+def _without_mirrors(links: list[Link], tables: dict[str, VocabularyTable]) -> list[Link]:
     """Of two links between the same columns in both directions, keep the one to the table named by the key."""
     kept: list[Link] = []
     places: dict[tuple[str, tuple[str, ...], str, tuple[str, ...]], int] = {}
@@ -319,7 +321,7 @@ def _without_passers(links: list[Link]) -> list[Link]:
     return [link for link in links if link.declared or not passes(link)]
 
 
-def _owns(table: KnownTable, columns: tuple[str, ...]) -> bool:
+def _owns(table: VocabularyTable, columns: tuple[str, ...]) -> bool:
     words = table.column(columns[0]).words
     return words[: len(table.words)] == table.words or words in (("id",), ("name",), ("code",))
 
@@ -332,8 +334,8 @@ def _without_detours(links: list[Link]) -> list[Link]:
     chosen: dict[tuple[str, tuple[str, ...]], set[Link]] = {}
     for place, rivals in alike.items():
         if sum(not link.declared for link in rivals) != 1:
-            own = base_form(split_identifier(place[1][0])[0])
-            words = {link: table_words(link.to_table) for link in rivals}
+            own = word_base_form(split_identifier_words(place[1][0])[0])
+            words = {link: vocabulary_name_words(link.to_table) for link in rivals}
             chosen[place] = {k for k in rivals if own in words[k] or ABBREVIATIONS.get(own) in words[k]}
     return [
         link

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from etude.offline.deadline import check_deadline
-from etude.offline.vocabulary import KnownTable
-from etude.offline.words import ABBREVIATIONS, TAILS, base_form, spell_out_words, split_identifier
+from etude.offline.vocabulary import VocabularyTable
+from etude.offline.words import ABBREVIATIONS, TAILS, spell_out_words, split_identifier_words, word_base_form
 
 
-def table_name_without_schema(name: str) -> str:
+def vocabulary_name_without_schema(name: str) -> str:
     """Return the last part of a table's name."""
     return name.rsplit(".", 1)[-1]
 
 
-def common_first_words(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def common_first_name_words(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the common prefix of all names, such as `sb` in `sbCustomer` and `sbOrder`; never a whole name."""
     if len(names) < 3:
         return ()
@@ -29,7 +29,7 @@ def common_first_words(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class NameSplitter:
+class VocabularyNameSplitter:
     """Splits names written as one word, and spells out abbreviations of table names."""
 
     wholes: frozenset[str]
@@ -38,7 +38,7 @@ class NameSplitter:
 
     def split(self, name: str) -> tuple[str, ...]:
         """Return the words of a column's or table's name."""
-        return tuple(part for word in split_identifier(name) for part in self._parts(word))
+        return tuple(part for word in split_identifier_words(name) for part in self._parts(word))
 
     def _parts(self, word: str) -> tuple[str, ...]:
         found = self._known.get(word)
@@ -56,7 +56,7 @@ class NameSplitter:
                 return first, rest
         if word.startswith("num") and len(word) > 6 and word != "number" and not word.startswith("number"):
             return "num", word[3:]
-        if base_form(word) in self._bases or len(word) < 3 or word in ABBREVIATIONS:
+        if word_base_form(word) in self._bases or len(word) < 3 or word in ABBREVIATIONS:
             return (word,)
         following = (self._sorted[at] for at in range(bisect_left(self._sorted, word), len(self._sorted)))
         begun = itertools.takewhile(lambda part: part.startswith(word), following)
@@ -65,19 +65,21 @@ class NameSplitter:
 
     @cached_property
     def _bases(self) -> frozenset[str]:
-        return frozenset(base_form(part) for part in self.parts)
+        return frozenset(word_base_form(part) for part in self.parts)
 
     @cached_property
     def _sorted(self) -> list[str]:
         return sorted(self.parts)
 
 
-def name_table(table: KnownTable, common: tuple[str, ...], names: NameSplitter) -> KnownTable:
+def name_vocabulary_table(
+    table: VocabularyTable, common: tuple[str, ...], names: VocabularyNameSplitter
+) -> VocabularyTable:
     """Return the table with the words of its name and of its columns, without the prefixes that they share."""
     check_deadline()
-    own = names.split(table_name_without_schema(table.name))[len(common) :]
+    own = names.split(vocabulary_name_without_schema(table.name))[len(common) :]
     splits = [names.split(column.name) for column in table.columns]
-    start = common_first_words(splits)
+    start = common_first_name_words(splits)
     words = spell_out_words(own)
     spelled = [_owned(spell_out_words(_minutes(_full(split[len(start) :]), splits)), words, splits) for split in splits]
     if ("latitude",) in spelled:
@@ -122,6 +124,6 @@ def _owned(words: tuple[str, ...], own: tuple[str, ...], splits: Sequence[tuple[
     return (*own, *words[1:]) if shared and shortens else words
 
 
-def table_words(name: str) -> tuple[str, ...]:
+def vocabulary_name_words(name: str) -> tuple[str, ...]:
     """Return the words of a table's name, with abbreviations in full."""
-    return spell_out_words(split_identifier(table_name_without_schema(name)))
+    return spell_out_words(split_identifier_words(vocabulary_name_without_schema(name)))

@@ -15,7 +15,7 @@ from etude.entities import Catalog, Table
 from etude.errors import Cancelled, EtudeError
 from etude.offline.deadline import check_deadline
 from etude.offline.spellings import MOST_SPELLINGS, group_spellings
-from etude.offline.vocabulary import RANGED, Ask, KnownColumn, KnownTable, Scalar, vocabulary_value_kind
+from etude.offline.vocabulary import RANGED, Ask, Scalar, VocabularyColumn, VocabularyTable, vocabulary_value_kind
 from etude.sources.quoting import quote_identifier, quote_table
 
 MAX_VALUES = 2_000
@@ -32,12 +32,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def look_at_tables(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]) -> list[KnownTable]:
+def query_vocabulary_tables(catalog: Catalog, ask: Ask, known: Mapping[str, VocabularyTable]) -> list[VocabularyTable]:
     """Return the tables with counts, ranges and texts. Small tables share queries, because each query has a cost."""
-    counted: dict[str, KnownTable] = {**known}
+    counted: dict[str, VocabularyTable] = {**known}
     unknown = [table for table in catalog.tables if table.name not in known]
-    for group in group_for_queries(unknown, lambda t: t.row_count, lambda t: 1 + 2 * len(t.columns)):
-        counted |= ask_together(group, catalog.dialect, ask, _count)
+    for group in group_vocabulary_queries(unknown, lambda t: t.row_count, lambda t: 1 + 2 * len(t.columns)):
+        counted |= run_vocabulary_queries(group, catalog.dialect, ask, _count)
     columns = [(table, column, _is_large(table)) for table in catalog.tables for column in counted[table.name].columns]
     missing = [_Texts(table, column) for table, column, large in columns if _lacks_values(column, large)]
     # Only texts of one type share a query: a union would cast them to a common type, and may change them.
@@ -46,15 +46,15 @@ def look_at_tables(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]) 
         by_type[texts.type].append(texts)
     values: dict[tuple[str, str], set[str]] = {}
     for alike in by_type.values():
-        for some in group_for_queries(alike, lambda t: t.table.row_count, lambda t: t.column.distinct // 20 + 8):
-            values |= ask_together(some, catalog.dialect, ask, _distinct_values)
+        for some in group_vocabulary_queries(alike, lambda t: t.table.row_count, lambda t: t.column.distinct // 20 + 8):
+            values |= run_vocabulary_queries(some, catalog.dialect, ask, _distinct_values)
     found = [_described(table, counted[table.name], table.name in known, values) for table in catalog.tables]
     return [
         _with_spellings(table, said, catalog.dialect, ask) for table, said in zip(found, catalog.tables, strict=True)
     ]
 
 
-def _with_spellings(known: KnownTable, table: Table, dialect: str, ask: Ask) -> KnownTable:
+def _with_spellings(known: VocabularyTable, table: Table, dialect: str, ask: Ask) -> VocabularyTable:
     """Return the table with the values that differ only in case and blanks, counted to find the usual spelling."""
     columns = list(known.columns)
     for at, column in enumerate(columns):
@@ -62,9 +62,9 @@ def _with_spellings(known: KnownTable, table: Table, dialect: str, ask: Ask) -> 
         if not alike or len(alike) > MOST_SPELLINGS:
             continue
         check_deadline()
-        ast = column_expression(column.name)
+        ast = vocabulary_query_column(column.name)
         texts = [exp.Literal.string(value) for values in alike for value in values]
-        source = first_rows_of(table.name) if _is_large(table) else table_expression(table.name)
+        source = vocabulary_query_first_rows(table.name) if _is_large(table) else vocabulary_query_table(table.name)
         query = exp.Select(expressions=[ast, exp.Count(this=exp.Star())]).from_(source)
         query = query.where(exp.In(this=ast.copy(), expressions=texts)).group_by(ast.copy())
         counts = {str(value): int(count) for value, count in ask(query.sql(dialect=dialect))}
@@ -74,8 +74,8 @@ def _with_spellings(known: KnownTable, table: Table, dialect: str, ask: Ask) -> 
 
 
 def _described(
-    table: Table, counted: KnownTable, known: bool, values: Mapping[tuple[str, str], set[str]]
-) -> KnownTable:
+    table: Table, counted: VocabularyTable, known: bool, values: Mapping[tuple[str, str], set[str]]
+) -> VocabularyTable:
     check_deadline()
     large, said = _is_large(table), {column.name: column.comment or "" for column in table.columns}
     found = (_with_values(column, large, values.get((table.name, column.name), set())) for column in counted.columns)
@@ -89,7 +89,7 @@ def _is_large(table: Table) -> bool:
     return (table.row_count or 0) > MAX_ROWS
 
 
-def _lacks_values(column: KnownColumn, large: bool) -> bool:
+def _lacks_values(column: VocabularyColumn, large: bool) -> bool:
     """Return whether the column's texts must be queried: a profile may have listed them all."""
     if column.kind != "text" or not column.distinct:
         return False
@@ -97,7 +97,7 @@ def _lacks_values(column: KnownColumn, large: bool) -> bool:
     return (column.distinct <= MAX_VALUES or large) and len({*column.values}) != column.distinct
 
 
-def _with_values(column: KnownColumn, large: bool, asked: set[str]) -> KnownColumn:
+def _with_values(column: VocabularyColumn, large: bool, asked: set[str]) -> VocabularyColumn:
     if column.kind != "text" or not column.distinct:
         return column
     if column.distinct > MAX_VALUES and not large:
@@ -107,7 +107,7 @@ def _with_values(column: KnownColumn, large: bool, asked: set[str]) -> KnownColu
     return replace(column, values=tuple(sorted(usable)) if len(values) <= MAX_VALUES else ())
 
 
-def group_for_queries(
+def group_vocabulary_queries(
     items: Iterable[T],
     rows: Callable[[T], int | None],
     size: Callable[[T], int],
@@ -132,7 +132,7 @@ def group_for_queries(
         yield group
 
 
-def ask_together(
+def run_vocabulary_queries(
     items: list[T], dialect: str, ask: Ask, look: Callable[[Sequence[T], str, Ask], dict[K, V]]
 ) -> dict[K, V]:
     """Query all items at once; if that is refused, by a limit or by the engine, query each by itself."""
@@ -149,7 +149,7 @@ def ask_together(
     return found
 
 
-def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, KnownTable]:
+def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, VocabularyTable]:
     """Return the row counts of tables, and the filled, distinct, minimum and maximum values of their columns."""
     if len(tables) == 1:
         counts, ranges = _counts_of(tables[0], dialect), _ranges_of(tables[0], dialect)
@@ -157,7 +157,7 @@ def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, KnownTa
         return {tables[0].name: _read_counts(tables[0], row[: len(counts)], row[len(counts) :])}
     counted = _count_in_rows(tables, dialect, ask)
     ranged: dict[str, Sequence[Any]] = {}
-    for group in group_for_queries(
+    for group in group_vocabulary_queries(
         [table for table in tables if _ranges_of(table, dialect)],
         lambda _: 0,
         lambda table: len(_ranges_of(table, dialect)),
@@ -210,7 +210,7 @@ def _aggregate(parts: Sequence[str], table: Table, dialect: str, before: str = "
     return f"SELECT {before}{listed} FROM {_source(table, dialect)}"
 
 
-def _read_counts(table: Table, counts: Sequence[Any], ranges: Sequence[Any]) -> KnownTable:
+def _read_counts(table: Table, counts: Sequence[Any], ranges: Sequence[Any]) -> VocabularyTable:
     check_deadline()
     count, limit = map(int, counts), map(_plain, ranges)
     rows, columns = next(count), []
@@ -219,8 +219,8 @@ def _read_counts(table: Table, counts: Sequence[Any], ranges: Sequence[Any]) -> 
         nulls = rows - next(count)
         distinct = next(count) if kind != "other" else 0
         low, high = (next(limit), next(limit)) if kind in RANGED else (None, None)
-        columns.append(KnownColumn(table.name, column.name, kind, distinct, nulls, low, high))
-    return KnownTable(table.name, rows, tuple(columns))
+        columns.append(VocabularyColumn(table.name, column.name, kind, distinct, nulls, low, high))
+    return VocabularyTable(table.name, rows, tuple(columns))
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class _Texts:
     """A column whose texts are queried."""
 
     table: Table
-    column: KnownColumn
+    column: VocabularyColumn
 
     @property
     def type(self) -> str:
@@ -238,8 +238,12 @@ class _Texts:
 def _distinct_values(asked: Sequence[_Texts], dialect: str, ask: Ask) -> dict[tuple[str, str], set[str]]:
     if len(asked) == 1:
         (texts,) = asked
-        ast = column_expression(texts.column.name)
-        source = first_rows_of(texts.table.name) if _is_large(texts.table) else table_expression(texts.table.name)
+        ast = vocabulary_query_column(texts.column.name)
+        source = (
+            vocabulary_query_first_rows(texts.table.name)
+            if _is_large(texts.table)
+            else vocabulary_query_table(texts.table.name)
+        )
         query = exp.Select(expressions=[ast]).distinct().from_(source).limit(MAX_VALUES)
         query = query.where(exp.Not(this=exp.Is(this=ast.copy(), expression=exp.Null())))
         return {(texts.table.name, texts.column.name): {str(row[0]) for row in ask(query.sql(dialect=dialect))}}
@@ -257,23 +261,23 @@ def _distinct_values(asked: Sequence[_Texts], dialect: str, ask: Ask) -> dict[tu
 
 def _source(table: Table, dialect: str) -> str:
     if _is_large(table):
-        return first_rows_of(table.name).sql(dialect=dialect)
+        return vocabulary_query_first_rows(table.name).sql(dialect=dialect)
     return quote_table(table.name, dialect)
 
 
-def table_expression(name: str) -> exp.Table:
+def vocabulary_query_table(name: str) -> exp.Table:
     """Return the quoted name of a table."""
     parts = [exp.to_identifier(part, quoted=True) for part in name.split(".")]
     return exp.Table(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
 
 
-def first_rows_of(name: str) -> exp.Expr:
+def vocabulary_query_first_rows(name: str) -> exp.Expr:
     """Return a query for the first rows of a table."""
-    rows = exp.Select(expressions=[exp.Star()]).from_(table_expression(name)).limit(SAMPLE)
+    rows = exp.Select(expressions=[exp.Star()]).from_(vocabulary_query_table(name)).limit(SAMPLE)
     return rows.subquery(exp.to_identifier("part", quoted=True))
 
 
-def column_expression(name: str) -> exp.Column:
+def vocabulary_query_column(name: str) -> exp.Column:
     """Return the quoted name of a column."""
     return exp.Column(this=exp.to_identifier(name, quoted=True))
 

@@ -250,7 +250,7 @@ def fold_words(text: str) -> str:
 
 
 @lru_cache(maxsize=50_000)
-def base_form(word: str) -> str:
+def word_base_form(word: str) -> str:
     """Return the singular of a noun in lower case; other words unchanged."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
@@ -272,7 +272,7 @@ _PLURALS = {
 }  # fmt: skip
 
 
-def plural_form(word: str) -> str:
+def word_plural_form(word: str) -> str:
     """Return the plural of a noun in lower case."""
     if word in _PLURALS:
         return _PLURALS[word]
@@ -288,7 +288,7 @@ def plural_form(word: str) -> str:
 @lru_cache(maxsize=50_000)
 def stem_word(word: str) -> str:
     """Return the stem that related words share: `successful`, `success`; `cancelled`, `canceled`, `cancel`."""
-    text = base_form(word)
+    text = word_base_form(word)
     for ending, least in (
         ("fully", 4),
         ("ful", 4),
@@ -306,13 +306,13 @@ def stem_word(word: str) -> str:
     return text[:-1] if len(text) > 4 and text[-1] == text[-2] else text
 
 
-def without_numbers(words: tuple[str, ...]) -> tuple[str, ...]:
+def words_without_numbers(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words of a table without years and numbers, which are in the names of many files."""
     return tuple(word for word in words if not word.isdecimal()) or words
 
 
 @lru_cache(maxsize=20_000)
-def split_identifier(name: str) -> tuple[str, ...]:
+def split_identifier_words(name: str) -> tuple[str, ...]:
     """Return the words in `snake_case`, `camelCase` and `kebab-case`, in lower case."""
     text = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
     text = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1 \2", text)
@@ -322,11 +322,11 @@ def split_identifier(name: str) -> tuple[str, ...]:
 
 def spell_out_words(words: Iterable[str]) -> tuple[str, ...]:
     """Return the base forms, with abbreviations in full."""
-    return tuple(base_form(part) for word in words for part in ABBREVIATIONS.get(word, word).split())
+    return tuple(word_base_form(part) for word in words for part in ABBREVIATIONS.get(word, word).split())
 
 
 @lru_cache(maxsize=20_000)
-def synonyms_of(word: str) -> tuple[str, ...]:
+def word_synonyms(word: str) -> tuple[str, ...]:
     """Return the synonyms of a word."""
     return tuple(sorted({other for group in SYNONYMS if word in group for other in group if other != word}))
 
@@ -380,7 +380,7 @@ def _words(raw: str, start: int) -> Iterator[Token]:
     if "_" in low:
         # A name as it is written in the database.
         yield from (
-            Token("word", raw, part, base_form(part), start, start + len(raw)) for part in low.split("_") if part
+            Token("word", raw, part, word_base_form(part), start, start + len(raw)) for part in low.split("_") if part
         )
         return
     if low.endswith("'s"):
@@ -392,7 +392,7 @@ def _words(raw: str, start: int) -> Iterator[Token]:
         return
     low = low.replace("'", "")
     if low:
-        yield Token("word", raw, low, base_form(low), start, start + len(raw))
+        yield Token("word", raw, low, word_base_form(low), start, start + len(raw))
 
 
 _ONE_AFTER = frozenset(

@@ -26,7 +26,7 @@ from etude.entities import Entity
 from etude.errors import Damaged, EtudeError, Invalid, NotFound, Unavailable
 from etude.ids import new_id
 from etude.operations.prune import BACKUP
-from etude.store.base import DumpedFile, known_schema_version, newer_schema_error
+from etude.store.base import DumpedFile, newer_store_schema_error, store_schema_version
 from etude.store.objects import Objects
 from etude.store.retention import Retention
 
@@ -122,7 +122,7 @@ def open_backup_place(settings: Settings, place: str, options: Mapping[str, str]
 # Backup.
 
 
-def back_up(app: App, place: Objects, on_progress: Progress = lambda _: None) -> BackedUp:
+def make_backup(app: App, place: Objects, on_progress: Progress = lambda _: None) -> BackedUp:
     """Copy everything to a place; others go on working meanwhile."""
     began, backup_id = time.monotonic(), new_id("backup")
     with _holding_objects(app, backup_id) as renew, tempfile.TemporaryDirectory(prefix="etude-backup-") as folder:
@@ -367,14 +367,14 @@ def restore_backup(
 
     began = time.monotonic()
     scheme = settings.store_url.partition("://")[0]
-    kind = plugins.load_implementation("store", scheme)
+    kind = plugins.load_plugin("store", scheme)
     if kind.dialect != manifest.kind:
         raise Invalid(
             f"The backup is one of a {manifest.kind} store; `{scheme}` is configured.",
             hint="Restore it into the same kind of store.",
         )
-    if manifest.schema_version > known_schema_version(kind.dialect):
-        raise newer_schema_error(manifest.schema_version, known_schema_version(kind.dialect))
+    if manifest.schema_version > store_schema_version(kind.dialect):
+        raise newer_store_schema_error(manifest.schema_version, store_schema_version(kind.dialect))
     own_catalogs = _open_catalogs(settings)
     if manifest.catalogs and own_catalogs is None:
         raise Invalid(

@@ -22,7 +22,7 @@ from etude.store.queue import KeptDays, Queue
 from etude.store.retention import BATCH, Kept, OldRun, Retention
 
 if TYPE_CHECKING:
-    from etude.agents.app import AgentApp
+    from etude.agents.agent_app import AgentApp
     from etude.app import App
     from etude.settings import Kept as Kind
 
@@ -211,18 +211,18 @@ class _Pruning:
         return deleted
 
     def _prune_catalogs(self, tenant: str, before: datetime) -> int:
+        from etude.catalog.storage.catalog_folder import catalog_folder_by_name, open_catalog_root_folder
         from etude.catalog.storage.catalog_store import CatalogStore
-        from etude.catalog.storage.folders import catalog_folder_by_name, open_catalog_root
 
         app = self._app.scoped(tenant)
-        objects, root = open_catalog_root(cast("App", app))
+        objects, root = open_catalog_root_folder(cast("App", app))
         stores = [CatalogStore(objects, catalog_folder_by_name(name), root) for name in app.sources()]
         return sum(store.remove_before(before, self._dry_run) for store in stores)
 
     def _prune_indexes(self, tenant: str, before: datetime) -> int:
-        from etude.search.publication import remove_indexes
+        from etude.search.index_publication import remove_published_indexes
 
-        return remove_indexes(cast("App", self._app.scoped(tenant)), before, self._dry_run)
+        return remove_published_indexes(cast("App", self._app.scoped(tenant)), before, self._dry_run)
 
     def prune_queue(self, report: Pruned) -> None:
         """Delete the old records of agents; the rows of all tenants are read in one pass."""

@@ -166,7 +166,7 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
     depth = Queue(store).depth()
     processes = Processes(store).list()
     alive = [process for process in processes if process.alive]
-    storage = tenant_storage(app)
+    storage = tenant_storage_status(app)
     waiting = depth.ready + depth.delayed + depth.running
     if waiting and not alive:
         problems.append(
@@ -212,7 +212,7 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
     }
 
 
-def tenant_storage(app: App) -> dict[str, TenantStorage]:
+def tenant_storage_status(app: App) -> dict[str, TenantStorage]:
     """Return the bytes that each tenant uses and may use."""
     server = app.settings.server
     used = app.store.storage_by_tenant()
@@ -267,7 +267,7 @@ def status_measures(app: App) -> Measures:
     """Return the numbers of `/metrics` that are read when they are asked for, by the keys of `telemetry.MEASURED`."""
     queue = app.agents.queue
     depth, counts, engines = queue.depth(), queue.counts, app.pool.counts()
-    storage, disks = tenant_storage(app), _find_disks(app)
+    storage, disks = tenant_storage_status(app), _find_disks(app)
     listed = Processes(app.store).list()
     processes = Counter[tuple[str, ...]]((p.role, "alive" if p.alive else "gone") for p in listed)
     return {

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from etude.replays.guards import guard_family
-from etude.replays.parameters import count_value_in_query, find_parameters
 from etude.replays.script import Parameter, ScriptStep, Slot
+from etude.replays.script_parameters import count_parameter_in_query, find_script_parameters
 from etude.sources.quoting import quote_identifier, quote_literal, quote_table
 
 if TYPE_CHECKING:
     from etude.entities import Catalog
-    from etude.replays.question import Unit
+    from etude.replays.asked_question import QuestionUnit
 
 _FIRST = frozenset({"head", "nlargest", "nsmallest", "most_common", "tail"})
 """Methods whose first argument is a number of rows."""
@@ -39,7 +39,7 @@ class _Place:
 
 def find_cell_parameters(
     steps: Sequence[ScriptStep],
-    units: Sequence[Unit],
+    units: Sequence[QuestionUnit],
     used: Mapping[str, frozenset[str]],
     catalog: Catalog,
     run: Callable[[str], Any],
@@ -64,7 +64,7 @@ def find_cell_parameters(
         value = unit.value.replace(",", "")
         # The first day of the next year is a place of the year as well, but does not contain it.
         written = sum(value in steps[p.cell].code[p.slot.start : p.slot.end] for p in places)
-        if not places or count_value_in_query(code, value) != written:
+        if not places or count_parameter_in_query(code, value) != written:
             continue
         made = _make(position, unit, places, used, catalog, run, only_queries=in_queries == len(places))
         if made is None or made.name in {p.name for p in parameters}:
@@ -81,7 +81,7 @@ def find_cell_parameters(
 
 def _make(
     position: int,
-    unit: Unit,
+    unit: QuestionUnit,
     places: Sequence[_Place],
     used: Mapping[str, frozenset[str]],
     catalog: Catalog,
@@ -150,7 +150,12 @@ class _Cell:
         return place(node.lineno, node.col_offset), place(node.end_lineno or node.lineno, node.end_col_offset or 0)
 
     def queries(
-        self, unit: Unit, position: int, units: Sequence[Unit], catalog: Catalog, tables: Mapping[str, Any]
+        self,
+        unit: QuestionUnit,
+        position: int,
+        units: Sequence[QuestionUnit],
+        catalog: Catalog,
+        tables: Mapping[str, Any],
     ) -> Iterator[_Place]:
         """Yield the places of a literal in queries that are plain texts."""
         for node in ast.walk(self._tree):
@@ -163,7 +168,7 @@ class _Cell:
             if opening is None or written.count(text) != 1:
                 continue  # with escapes, or put together from several texts
             at = start + written.index(text)
-            found, slots = find_parameters(text, catalog.dialect, units, tables)
+            found, slots = find_script_parameters(text, catalog.dialect, units, tables)
             for parameter in found:
                 if parameter.position != position:
                     continue
@@ -174,7 +179,7 @@ class _Cell:
                         limit = parameter.kind == "limit"
                         yield _Place(self._number, slot.model_copy(update=moved), column, limit, in_query=True)
 
-    def literals(self, unit: Unit) -> Iterator[_Place]:
+    def literals(self, unit: QuestionUnit) -> Iterator[_Place]:
         """Yield the places of a literal in Python where another value means the same question."""
         for node in ast.walk(self._tree):
             if not isinstance(node, ast.Constant) or isinstance(node.value, bool):

@@ -12,9 +12,9 @@ from etude.entities import ResultInfo, Run, Step
 from etude.replays.fingerprint import output_fingerprint, rows_fingerprint
 from etude.replays.script import ScriptStep
 from etude.replays.slice import PROBE, CellCode, slice_session
-from etude.runtime.notebook import cell_queries
+from etude.runtime.notebook import notebook_cell_queries
 from etude.runtime.query import CELL
-from etude.runtime.script import PREAMBLE
+from etude.runtime.standalone_script import PREAMBLE
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -115,7 +115,9 @@ def _recorded(
         return None
     table = tables.get(step.id)
     output = recorded_cell_fingerprint(cell, table)
-    return _Recorded(code, cell_queries(run, step), step.id in shown, output, table.info if table is not None else None)
+    return _Recorded(
+        code, notebook_cell_queries(run, step), step.id in shown, output, table.info if table is not None else None
+    )
 
 
 def recorded_cell_code(run: Run, step: Step, objects: Objects) -> str:
@@ -153,10 +155,10 @@ def cell_fingerprint(cell: Cell) -> str:
     if not isinstance(cell.value, pa.Table):
         return output_fingerprint(cell.stdout, cell.text or "")
     from etude.entities import ResultInfo
-    from etude.result import Result, describe_columns
+    from etude.result import Result, describe_result_columns
 
     table = cell.value
-    info = ResultInfo(columns=describe_columns(table.schema, []), row_count=table.num_rows)
+    info = ResultInfo(columns=describe_result_columns(table.schema, []), row_count=table.num_rows)
     result = Result(info, table.to_batches() or None)
     rows = result.iter_rows() if table.num_rows else iter(())
     return output_fingerprint(cell.stdout, "") + rows_fingerprint(

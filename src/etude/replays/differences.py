@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from etude.entities import Entity, Run, Step
-from etude.replays.question import read_question_units
-from etude.runtime.script import PREAMBLE
+from etude.replays.asked_question import read_question_units
+from etude.runtime.standalone_script import PREAMBLE
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -22,7 +22,7 @@ SHOWN = 20
 MOST_ROWS = 200_000
 
 
-class Moved(Entity):
+class MovedDifference(Entity):
     """The rows that two results do not share."""
 
     columns: tuple[str, ...]
@@ -52,17 +52,17 @@ class Difference(Entity):
     also: tuple[str, ...] = ()
     """Other differences, which follow from the cause or add to it."""
     same_result: bool = False
-    moved: Moved | None = None
+    moved: MovedDifference | None = None
 
 
-def compare_runs(one: Run, other: Run, read: Callable[[Run], Result | None]) -> Difference:
+def find_run_differences(one: Run, other: Run, read: Callable[[Run], Result | None]) -> Difference:
     """Return the cause of what differs between two runs, and the rows that moved.
 
     Causes are looked for where a difference starts: another question leads to other code, other code reads other data.
     """
     found = [(cause, detail) for cause, look in _LOOKS if (detail := look(one, other))]
     before, after = read(one), read(other)
-    moved = compare_result_rows(before, after) if before is not None and after is not None else None
+    moved = find_row_differences(before, after) if before is not None and after is not None else None
     same = moved is not None and not (moved.lost_count or moved.added_count or moved.renamed)
     if not found and not same and one.answer != other.answer:
         # All else is the same on record, so the data are not: not every source has fingerprints.
@@ -108,7 +108,7 @@ def _settings(one: Run, other: Run) -> str:
 
 
 def _code(one: Run, other: Run) -> str:
-    codes = [[normalize_step_code(s) for s in _steps(run)] for run in (one, other)]
+    codes = [[normalize_code_for_differences(s) for s in _steps(run)] for run in (one, other)]
     if codes[0] == codes[1]:
         return ""
     # What matters is the code of the answer: queries to look around may come and go.
@@ -130,7 +130,7 @@ _QUOTED_OR_COMMENT = re.compile(
 )
 
 
-def normalize_step_code(step: Step) -> str:
+def normalize_code_for_differences(step: Step) -> str:
     """Return the code of a step without what does not change its meaning: space, comments and the case of keywords."""
     if step.kind == "python":
         try:
@@ -173,15 +173,15 @@ _LOOKS: Sequence[tuple[Cause, Callable[[Run, Run], str]]] = (
 )
 
 
-def compare_result_rows(one: Result, other: Result) -> Moved:
+def find_row_differences(one: Result, other: Result) -> MovedDifference:
     """Return the rows that two results do not share; their order does not matter."""
     names = [tuple(c.name for c in each.columns) for each in (one, other)]
     if names[0] != names[1]:
         listed = [", ".join(each) for each in names]
-        return Moved(columns=names[1], renamed=f"The columns differ: {listed[0]}; and {listed[1]}.")
+        return MovedDifference(columns=names[1], renamed=f"The columns differ: {listed[0]}; and {listed[1]}.")
     counts = [Counter(tuple(map(_shown, row)) for row in islice(each.iter_rows(), MOST_ROWS)) for each in (one, other)]
     lost, added = counts[0] - counts[1], counts[1] - counts[0]
-    return Moved(
+    return MovedDifference(
         columns=names[0],
         lost=tuple(islice(lost.elements(), SHOWN)),
         added=tuple(islice(added.elements(), SHOWN)),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -53,3 +54,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return tuple((k, _plain(v)) for k, v in value.items())
     return value
+
+
+def annotations_fingerprint(annotations: Mapping[str, Any]) -> str:
+    """Return the fingerprint of the annotations of a source: they change how a question is understood."""
+    if not annotations:
+        return ""
+    return hashlib.sha256(json.dumps(annotations, sort_keys=True, default=str).encode()).hexdigest()[:16]

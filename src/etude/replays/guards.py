@@ -70,7 +70,7 @@ class DataGuard(Entity):
         return self.fails.replace("{value}", shown)
 
 
-class TableShape(Entity):
+class GuardedTableShape(Entity):
     """The columns of a table that a script uses, with their types."""
 
     table: str
@@ -111,7 +111,7 @@ def guard_seconds(name: str, dialect: str) -> str | None:
     }.get(dialect)
 
 
-def guarded_shapes(catalog: Catalog, facts: Sequence[QueryFacts]) -> tuple[TableShape, ...]:
+def guarded_shapes(catalog: Catalog, facts: Sequence[QueryFacts]) -> tuple[GuardedTableShape, ...]:
     """Return the shapes of the tables that queries use."""
     used: dict[str, set[str]] = {}
     for each in facts:
@@ -122,12 +122,12 @@ def guarded_shapes(catalog: Catalog, facts: Sequence[QueryFacts]) -> tuple[Table
         table = catalog.table(name)
         if table is not None:
             kinds = {c.name: c.type for c in table.columns if c.name in names}
-            shapes.append(TableShape(table=table.name, columns=kinds))
+            shapes.append(GuardedTableShape(table=table.name, columns=kinds))
     return tuple(shapes)
 
 
 def derive_guards(
-    catalog: Catalog, shapes: Sequence[TableShape], joined: frozenset[str], run: Rows
+    catalog: Catalog, shapes: Sequence[GuardedTableShape], joined: frozenset[str], run: Rows
 ) -> tuple[DataGuard, ...]:
     """Measure the tables that a script uses and return the guards that hold now."""
     guards: list[DataGuard] = []

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from etude.entities import Entity
 from etude.errors import Cancelled, EtudeError
 from etude.replays.fingerprint import rows_fingerprint
-from etude.replays.guards import DataGuard, Rows, TableShape, guard_family, guard_seconds, guard_statement
-from etude.replays.relations import NotReplaced, replace_tables
+from etude.replays.guards import DataGuard, GuardedTableShape, Rows, guard_family, guard_seconds, guard_statement
+from etude.replays.replaced_tables import NotReplaced, replace_tables
 from etude.sources.quoting import quote_identifier, quote_literal, quote_table
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class MutantReport(Entity):
 def find_guards_by_mutants(
     codes: Sequence[str],
     catalog: Catalog,
-    shapes: Sequence[TableShape],
+    shapes: Sequence[GuardedTableShape],
     guards: Sequence[DataGuard],
     run: Rows,
     more_time: Callable[[], bool] = lambda: True,
@@ -200,7 +200,9 @@ class _Mining:
 class _Damage:
     """The mutants of one table."""
 
-    def __init__(self, table: Table, shape: TableShape, guards: Sequence[DataGuard], dialect: str, run: Rows) -> None:
+    def __init__(
+        self, table: Table, shape: GuardedTableShape, guards: Sequence[DataGuard], dialect: str, run: Rows
+    ) -> None:
         self._table = table
         self._used = [c for c in table.columns if c.name in shape.columns]
         self._dialect = dialect

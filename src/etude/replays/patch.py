@@ -18,8 +18,9 @@ from etude.events import StepFinished, StepStarted
 from etude.ids import new_id
 from etude.models.base import ModelRequest, SystemMessage, UserMessage
 from etude.replays.query_facts import read_query_facts
-from etude.runtime.prompt import describe_catalog
-from etude.runtime.query import RunLog, failed_query_step, ms_since
+from etude.runtime.failed_step import failed_step, ms_since
+from etude.runtime.prompt import describe_catalog_in_prompt
+from etude.runtime.run_log import RunLog
 from etude.sources.quoting import quote_identifier, quote_table
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def ask_for_patch(
         changes=quote(describe_schema_for_patch(script, catalog)),
         kind=f"{catalog.dialect} SQL" if step.kind == "sql" else "Python",
         code=quote(code[:CODE_CHARS]),
-        schema=quote(describe_catalog(catalog, script.question, SCHEMA_CHARS)),
+        schema=quote(describe_catalog_in_prompt(catalog, script.question, SCHEMA_CHARS)),
     )
     said = (SystemMessage(text=RULES.format(mark=mark, cannot=CANNOT)), UserMessage(text=text))
     step_id, started = new_id("step"), time.perf_counter()
@@ -90,7 +91,7 @@ def ask_for_patch(
     try:
         reply = model.respond(ModelRequest(said), lambda _: None, cancel)
     except EtudeError as error:
-        log.add(failed_query_step(step_id, error, ms_since(started)))
+        log.add(failed_step(step_id, error, ms_since(started)))
         raise
     # Without a turn: it does not belong to the conversation if the run is answered afresh.
     shown = reply.turn.text

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from etude.entities import Entity, Run, Step
 from etude.errors import EtudeError, Invalid, NotFound
 from etude.replays.cells import cell_fingerprint, recorded_cell_fingerprint
-from etude.replays.differences import Moved, compare_result_rows
+from etude.replays.differences import MovedDifference, find_row_differences
 from etude.replays.fingerprint import result_fingerprint
 from etude.runtime.query import CELL
-from etude.runtime.script import PREAMBLE
-from etude.sources.parameters import decode_params
+from etude.runtime.standalone_script import PREAMBLE
+from etude.sources.query_parameters import decode_query_params
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -36,7 +36,7 @@ class StepProof(Entity):
     code: str
     outcome: Literal["same", "different", "failed"]
     detail: str = ""
-    moved: Moved | None = None
+    moved: MovedDifference | None = None
 
 
 class Proof(Entity):
@@ -72,16 +72,16 @@ class RecordedRun:
     """Whether it is from a file, whose author must not choose what this machine opens."""
 
 
-def load_recorded_run(app: App, run_or_file: str) -> RecordedRun:
+def load_run_for_proof(app: App, run_or_file: str) -> RecordedRun:
     """Return a run of the store by its id, or the run of a capsule by its path."""
     path = Path(run_or_file)
     if path.suffix in (".etude", ".zip") or "/" in run_or_file:
-        return read_recorded_capsule(path)
+        return read_capsule_for_proof(path)
     run = app.store.run(app.store.resolve_run(run_or_file))
     return RecordedRun(run, lambda hash: app.objects.get(hash, run.id))
 
 
-def read_recorded_capsule(path: Path) -> RecordedRun:
+def read_capsule_for_proof(path: Path) -> RecordedRun:
     """Read a run from a capsule that `etude runs export` wrote."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -104,7 +104,7 @@ def read_recorded_capsule(path: Path) -> RecordedRun:
     return RecordedRun(run, get, foreign=True)
 
 
-def prove(app: App, recorded: RecordedRun, source: str | None = None) -> Proof:
+def make_proof(app: App, recorded: RecordedRun, source: str | None = None) -> Proof:
     """Execute every query and cell of a run that succeeded then, and compare. Nothing is recorded."""
     run = recorded.run
     place = source or run.location or run.source
@@ -130,18 +130,18 @@ def prove(app: App, recorded: RecordedRun, source: str | None = None) -> Proof:
 def _prove_query(app: App, recorded: RecordedRun, number: int, step: Step, place: str) -> StepProof:
     made: dict[str, Any] = {"step": number, "kind": "sql", "code": step.code}
     try:
-        values = decode_params(step.params.get("values"))
+        values = decode_query_params(step.params.get("values"))
         now = app.sql(place, step.code, values, limits=step.limits, record=False)
     except EtudeError as error:
         return StepProof(outcome="failed", detail=f"The query failed: {error.message}", **made)
-    then = read_recorded_table(recorded, step)
+    then = read_table_for_proof(recorded, step)
     if result_fingerprint(now, ordered=False) == result_fingerprint(then, ordered=False) != "":
         return StepProof(outcome="same", **made)
-    moved = compare_result_rows(then, now)
+    moved = find_row_differences(then, now)
     return StepProof(outcome="different", detail=moved.sentence, moved=moved, **made)
 
 
-def read_recorded_table(recorded: RecordedRun, step: Step) -> Result:
+def read_table_for_proof(recorded: RecordedRun, step: Step) -> Result:
     """Return the recorded table of a step."""
     import io
 
@@ -183,7 +183,7 @@ def _tables(recorded: RecordedRun) -> Mapping[str, Result]:
     tables: dict[str, Result] = {}
     for step in recorded.run.steps:
         if step.kind == "tool" and step.result is not None and step.artifact is not None:
-            table = read_recorded_table(recorded, step)
+            table = read_table_for_proof(recorded, step)
             children = [
                 c for c in recorded.run.steps if c.kind == "python" and c.parent == step.id and c.code != PREAMBLE
             ]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from etude.entities import Entity
 from etude.errors import Cancelled, EtudeError
-from etude.replays.guards import DataGuard, Rows, TableShape, guard_family, guard_statement
-from etude.replays.relations import NotReplaced, replace_tables
+from etude.replays.guards import DataGuard, GuardedTableShape, Rows, guard_family, guard_statement
+from etude.replays.replaced_tables import NotReplaced, replace_tables
 from etude.sources.quoting import quote_identifier, quote_table
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Repair:
     texts: list[str] = field(default_factory=list)
 
 
-def measure_for_repair(catalog: Catalog, shapes: Sequence[TableShape], run: Rows) -> tuple[TableMeasures, ...]:
+def measure_for_repair(catalog: Catalog, shapes: Sequence[GuardedTableShape], run: Rows) -> tuple[TableMeasures, ...]:
     """Measure the columns that a script uses."""
     profiles = []
     for shape in shapes:
@@ -127,7 +127,7 @@ def find_repair(script: Script, catalog: Catalog, run: Rows) -> Repair | None:
 class _Search:
     """The search for what a table lost."""
 
-    shape: TableShape
+    shape: GuardedTableShape
     profile: TableMeasures
     guards: Sequence[DataGuard]
     dialect: str

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Any, Literal
 
 from etude.entities import Entity, Figure, Read, ResultInfo
-from etude.replays.guards import DataGuard, TableShape
+from etude.replays.guards import DataGuard, GuardedTableShape
 from etude.replays.mutants import MutantReport
 from etude.replays.repair import TableMeasures
 
@@ -91,7 +91,7 @@ class Script(Entity):
     steps: tuple[ScriptStep, ...]
     of_steps: int = 0
     parameters: tuple[Parameter, ...] = ()
-    shapes: tuple[TableShape, ...] = ()
+    shapes: tuple[GuardedTableShape, ...] = ()
     guards: tuple[DataGuard, ...] = ()
     mutants: MutantReport = MutantReport()
     """What the guards did with damaged data."""

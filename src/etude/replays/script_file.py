@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from etude import __version__
-from etude.replays.parameters import MOST_ROWS
 from etude.replays.script import Parameter, Script, ScriptStep
+from etude.replays.script_parameters import MOST_ROWS
 from etude.sources.quoting import quote_table
 
 _TYPES = {"integer": "int", "limit": "int", "year": "int", "number": "float", "text": "str", "date": "str"}

@@ -83,7 +83,7 @@ Observe = Callable[[Mapping[int, str]], Mapping[int, frozenset[str]]]
 
 def slice_session(cells: Sequence[CellCode], check: Check, observe: Observe | None = None) -> CellSlice | None:
     """Return the smallest slice found that gives the same output; None if not even all cells do."""
-    statements = [s for number, cell in enumerate(cells) for s in read_cell_statements(number, cell.code)]
+    statements = [s for number, cell in enumerate(cells) for s in read_statements_to_slice(number, cell.code)]
     runs = 1
     kept = _kept(statements, cells, {})
     if check(kept):
@@ -104,7 +104,7 @@ def slice_session(cells: Sequence[CellCode], check: Check, observe: Observe | No
 # -- by syntax
 
 
-def read_cell_statements(number: int, code: str) -> list[Statement]:
+def read_statements_to_slice(number: int, code: str) -> list[Statement]:
     """Return the statements of a cell."""
     try:
         tree = ast.parse(code)

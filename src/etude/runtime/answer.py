@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from etude.cell_text import cell_to_json, without_midnight
+from etude.cell_text import cell_to_json, cells_without_midnight
 from etude.entities import (
     AnswerBody,
     Artifact,
@@ -25,20 +25,20 @@ from etude.entities import (
 from etude.errors import Cancelled, EtudeError, Invalid, from_problem
 from etude.events import Guided, RunFinished
 from etude.models.base import UserMessage
-from etude.result import first_row_page
+from etude.result import first_result_page
 from etude.runtime.chart import choose_chart, declines_chart, read_chart
 from etude.runtime.chart_form import asked_form, draw_in_form
 from etude.runtime.chosen_chart import build_chosen_chart
-from etude.runtime.conversation import ANSWER, LAST_TURN, ended_by_budget
-from etude.runtime.expression import MAX_ROWS, ResultRows
+from etude.runtime.conversation import ANSWER, LAST_TURN, conversation_ended_by_budget
+from etude.runtime.expression import MAX_ROWS, ExpressionRows
 from etude.runtime.figures import FIGURES_FAILED, move_figures, render_figures
 from etude.runtime.number_check.check import Evidence, check_numbers, explain_verdict, mark_unverified
 from etude.runtime.prompt import OPENING, Opening
 from etude.runtime.query import CELL
-from etude.runtime.quoted_results import choose_quoted, find_quotes, rank_measures
-from etude.runtime.script import code_of_answer
-from etude.runtime.tool_context import VEGA, results_by_id
-from etude.tools.answer import answer_chart_result, is_declined
+from etude.runtime.quoted_results import choose_quoted, find_quotes, rank_quoted_measures
+from etude.runtime.standalone_script import standalone_code_of_answer
+from etude.runtime.tool_context import VEGA, tool_results_by_id
+from etude.tools.answer import answer_chart_result, is_declined_answer_chart
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -116,7 +116,7 @@ Read = Callable[[ResultInfo, Artifact, str], "Result"]
 
 
 @dataclass(frozen=True)
-class Conclusion:
+class AnswerConclusion:
     """Ends runs: checks the numbers of the answer, and assembles the result for the user."""
 
     objects: Objects
@@ -145,25 +145,27 @@ class Conclusion:
         verified = [c.mention for c in verdict.mentions if c.verified]
         results = [e for e in evidence if e.columns]
         quotes = find_quotes(text, results, verified, rendered.figures) if self.corrects else []
-        shown = choose_results(run, choice, choose_quoted(quotes))
+        shown = choose_answer_results(run, choice, choose_quoted(quotes))
         first = shown[0] if shown else None
         figures = next((q.columns for q in quotes if first and q.name == first.id), Counter())
-        chart, lost, note = self._chart(run, choice, first, lambda names: rank_measures(names, run.text, text, figures))
-        if self.corrects and not ended_by_budget(run):
-            tries = sum(g.by == "gate" for g in run.guidance)
+        chart, lost, note = self._chart(
+            run, choice, first, lambda names: rank_quoted_measures(names, run.text, text, figures)
+        )
+        if self.corrects and not conversation_ended_by_budget(run):
+            tries = sum(g.by == "check" for g in run.guidance)
             if (rendered.errors or lost) and tries < 2:
-                return Guided(text=_explain_errors(rendered.errors, lost), by="gate")
+                return Guided(text=_explain_errors(rendered.errors, lost), by="check")
             if tries == 0 and turn.stop == "length":
-                return Guided(text=CUT_OFF, by="gate")
+                return Guided(text=CUT_OFF, by="check")
             if tries == 0 and verdict.sends_back:
-                return Guided(text=explain_verdict(verdict), by="gate")
+                return Guided(text=explain_verdict(verdict), by="check")
         marked = mark_unverified(text, verdict)
         return RunFinished(
             answer=marked + _note_chart(lost, note) + _why_incomplete(run),
             unverified=tuple(c.mention.text for c in verdict.unverified),
             result=first.result if first else None,
             artifact=first.artifact if first else None,
-            code=code_of_answer(run, first.step_id if first else None),
+            code=standalone_code_of_answer(run, first.step_id if first else None),
             chart=chart,
             shown=tuple(shown),
             figures=move_figures(rendered.figures, text, marked),
@@ -178,10 +180,10 @@ class Conclusion:
         in the form that the question names; both are empty if nothing has to be said.
         """
         lost, chart = "", choice.get("chart")
-        if is_declined(chart):
+        if is_declined_answer_chart(chart):
             return None, "", ""
         if chart:
-            known = results_by_id(run)
+            known = tool_results_by_id(run)
             name = answer_chart_result(chart, choice.get("results") or (), {n: () for n in known})
             step = known.get(name)
             table = self.read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
@@ -265,9 +267,9 @@ def _last_choice(run: Run) -> dict[str, Any]:
     return json.loads(step.params["arguments"]) if step else {}
 
 
-def choose_results(run: Run, choice: dict[str, Any], quoted: Sequence[str] = ()) -> list[ShownResult]:
+def choose_answer_results(run: Run, choice: dict[str, Any], quoted: Sequence[str] = ()) -> list[ShownResult]:
     """Return the results that the model chose, in its order; else those that its text quotes; else the last one."""
-    known = results_by_id(run)
+    known = tool_results_by_id(run)
     chosen = dict.fromkeys(choice.get("results") or quoted)
     names = [n for n in chosen if n in known] or list(known)[-1:]
     steps = [(n, known[n]) for n in names]
@@ -280,16 +282,16 @@ def choose_results(run: Run, choice: dict[str, Any], quoted: Sequence[str] = ())
 
 def read_answer_table(run: Run, read: Read) -> Result | None:
     """Return the last table that the run produced, if any."""
-    shown = choose_results(run, {})
+    shown = choose_answer_results(run, {})
     return read(shown[0].result, shown[0].artifact, run.id) if shown else None
 
 
-def chosen_results(run: Run) -> tuple[ShownResult, ...]:
+def chosen_answer_results(run: Run) -> tuple[ShownResult, ...]:
     """Return the results that the model chose to show, or none if it did not choose."""
     return run.shown if _last_choice(run).get("results") else ()
 
 
-def read_answer_results(run: Run, read: Read) -> dict[str, ResultRows]:
+def read_answer_results(run: Run, read: Read) -> dict[str, ExpressionRows]:
     """Return the results of a run as expressions read them, by id."""
 
     def rows_of(info: ResultInfo, artifact: Artifact, name: str) -> list[tuple[object, ...]]:
@@ -298,8 +300,8 @@ def read_answer_results(run: Run, read: Read) -> dict[str, ResultRows]:
         return list(read(info, artifact, run.id).iter_rows())
 
     return {
-        name: ResultRows(name, [c.name for c in s.result.columns], partial(rows_of, s.result, s.artifact, name))
-        for name, s in results_by_id(run).items()
+        name: ExpressionRows(name, [c.name for c in s.result.columns], partial(rows_of, s.result, s.artifact, name))
+        for name, s in tool_results_by_id(run).items()
         if s.result and s.artifact
     }
 
@@ -336,10 +338,10 @@ def _computed_in(run: Run, artifact: Artifact) -> float:
     return (own[-1].elapsed_ms or 0.0) if own else 0.0
 
 
-def markdown_table(result: Result) -> str:
+def answer_markdown_table(result: Result) -> str:
     """Return the first rows of a result as a Markdown table, and how many rows there are if it has more."""
     rows = itertools.islice(result.iter_rows(shown=True), TABLE_ROWS)
-    cells = zip(*(map(cell_to_json, without_midnight(column)) for column in zip(*rows)))
+    cells = zip(*(map(cell_to_json, cells_without_midnight(column)) for column in zip(*rows)))
     lines = [[column.name for column in result.columns], ["---"] * len(result.columns), *cells]
     more = f"\n{result.row_count:,} rows in all.\n" if result.row_count > TABLE_ROWS else ""
     return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines) + more
@@ -358,7 +360,7 @@ def describe_code_answer(run: Run, read: Read) -> str:
     if run.result and run.result_artifact:
         result = read(run.result, run.result_artifact, run.id)
         count = "1 row" if result.row_count == 1 else f"{result.row_count:,} rows"
-        parts.append(f"The result has {count}.\n\n{markdown_table(result)}".strip())
+        parts.append(f"The result has {count}.\n\n{answer_markdown_table(result)}".strip())
     return "\n\n".join(parts) or "The code ran and returned nothing."
 
 
@@ -372,13 +374,13 @@ def answer_to_body(answer: Answer, rows: int) -> AnswerBody:
         text=answer.question if waits else answer.text,
         question=answer.question if waits else None,
         choices=list(answer.choices),
-        result=first_row_page(answer.result, rows) if answer.result is not None else None,
+        result=first_result_page(answer.result, rows) if answer.result is not None else None,
         code=run.code,
         chart=answer.chart,
         reading=answer.reading or None,
         confidence=answer.confidence,
         unverified=list(answer.unverified),
-        results=[ShownRows(id=name, rows=first_row_page(result, rows)) for name, result in answer.results],
+        results=[ShownRows(id=name, rows=first_result_page(result, rows)) for name, result in answer.results],
         figures=list(answer.figures),
         usage=run.usage,
         replayed=answer.replayed or None,

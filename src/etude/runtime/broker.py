@@ -20,19 +20,13 @@ from etude.events import ArtifactCreated
 from etude.ids import new_id
 from etude.limits import lower_limits
 from etude.result import Result
-from etude.runtime.query import (
-    Query,
-    RunLog,
-    RunStorage,
-    describe_query_result,
-    failed_query_step,
-    finished_query_step,
-    started_query_step,
-)
-from etude.runtime.query_record import PARQUET, truncation_note
-from etude.sources.arrow_tables import check_table_name
-from etude.sources.parameters import Encoded, decode_params, encode_params
-from etude.sources.pool import ResultStream
+from etude.runtime.failed_step import failed_step
+from etude.runtime.query import Query, describe_query_result, finished_query_step, started_query_step
+from etude.runtime.query_record import PARQUET, query_truncation_note
+from etude.runtime.run_log import RunLog, RunStorage
+from etude.sources.arrow_tables import check_arrow_table_name
+from etude.sources.engine_client import ResultStream
+from etude.sources.query_parameters import Encoded, decode_query_params, encode_query_params
 from etude.sources.registered_tables import RegisteredTables
 from etude.spool import Spool
 
@@ -64,7 +58,7 @@ class SourceAccess:
     """The only way from a session to data: how to query the source, and its catalog."""
 
     name: str
-    ask: Callable[[str, Limits, Encoded | None], ResultStream]
+    start_query: Callable[[str, Limits, Encoded | None], ResultStream]
     catalog: Callable[[], Catalog]
     limits: Limits
     annotations: Callable[[], dict[str, Any]] = dict
@@ -98,7 +92,7 @@ class _Done:
 
     step_id: str
     call: CellQuery
-    answer: ResultStream
+    stream: ResultStream
     fds: list[int]
     elapsed_ms: float
     served: bool = False
@@ -122,7 +116,7 @@ class DataBroker:
     def __init__(self, access: SourceAccess | None, storage: RunStorage | None) -> None:
         self._access = access
         self._storage = storage
-        self._answer: ResultStream | None = None
+        self._stream: ResultStream | None = None
         self._done: dict[int, _Done] = {}
         self._held = 0
         self._calls: list[CellQuery] = []
@@ -159,7 +153,9 @@ class DataBroker:
                 sql = request.get("query")
                 if not isinstance(sql, str):
                     raise Invalid("A query is text.", hint="db.sql('SELECT ...')")
-                params = encode_params(decode_params(request.get("params")))  # a session is not trusted to encode them
+                params = encode_query_params(
+                    decode_query_params(request.get("params"))
+                )  # a session is not trusted to encode them
                 if self.replay is not None:
                     return self._again(sql, params)
                 return self._sql(self._access, sql, params, request.get("limits") or {}, left_s)
@@ -173,12 +169,12 @@ class DataBroker:
     def cancel(self) -> None:
         """Stop the query that the session waits for, and all that the running cell starts after that."""
         self.cancelled = True
-        if self._answer is not None:
-            self._answer.cancel()
+        if self._stream is not None:
+            self._stream.cancel()
 
     def _register(self, access: SourceAccess, request: dict[str, Any]) -> dict[str, Any]:
         """Take a piece of a table as Parquet. The last piece completes it; only an engine reads it."""
-        name, data = check_table_name(request.get("name")), _piece(request, "db.register(name, table)")
+        name, data = check_arrow_table_name(request.get("name")), _piece(request, "db.register(name, table)")
         if access.frames is None or (request.get("goes_on") and name not in self._registering):
             raise Invalid(f"`{name}` cannot be registered here.", hint="Register the whole table again.")
         whole = self._registering[name] = self._registering[name] if request.get("goes_on") else bytearray()
@@ -252,7 +248,7 @@ class DataBroker:
         if data is None:
             raise NotFound(f"There is no file `{name}` here.", hint="`etude.save` writes one.")
         # Shared memory cannot be empty.
-        return ({"size": len(data)}, wire.share_memory(data)) if data else ({}, None)
+        return ({"size": len(data)}, wire.share_wire_memory(data)) if data else ({}, None)
 
     def _sql(
         self, access: SourceAccess, sql: str, params: Encoded | None, given: dict[str, Any], left_s: float
@@ -267,35 +263,35 @@ class DataBroker:
         # No longer than the cell may run: while the host waits for the source, it does not watch the cell's time.
         within = lower_limits(limits, {"timeout_s": max(left_s, 0.001), "bytes": access.memory})
         try:
-            self._answer = access.ask(sql, within, params)
+            self._stream = access.start_query(sql, within, params)
             if self.cancelled:
-                self._answer.cancel()
-            fds, schema = take_shared_result(self._answer)
+                self._stream.cancel()
+            fds, schema = take_shared_result(self._stream)
         except BaseException as error:
             if isinstance(error, LimitExceeded):
                 error = _explain_limit(error, limits, within)
             if isinstance(error, KeyboardInterrupt):
                 error = Cancelled("The query was cancelled.")
             if self.log is not None:
-                self.log.add(failed_query_step(step_id, error, (time.perf_counter() - started) * 1000))
+                self.log.add(failed_step(step_id, error, (time.perf_counter() - started) * 1000))
             self._calls.append(CellQuery(sql, problem=problem(error), params=params))
             raise error from None
         finally:
-            answer, self._answer = self._answer, None
-        assert answer is not None  # noqa: S101 - for the type checker: it is set here
-        info = describe_query_result(answer, schema)
+            stream, self._stream = self._stream, None
+        assert stream is not None  # noqa: S101 - for the type checker: it is set here
+        info = describe_query_result(stream, schema)
         self._calls.append(CellQuery(sql, info, params=params))
         number = len(self._calls)
         elapsed_ms = (time.perf_counter() - started) * 1000
-        self._done[number] = _Done(step_id, self._calls[-1], answer, fds, elapsed_ms)
+        self._done[number] = _Done(step_id, self._calls[-1], stream, fds, elapsed_ms)
         self._held += self._done[number].size
         head = {
             "info": info.model_dump(mode="json"),
             "parts": len(fds),
             "result": number,
-            "elapsed_ms": answer.end["elapsed_ms"],
+            "elapsed_ms": stream.end["elapsed_ms"],
             "run_id": self.log.run_id if self.log else None,
-            "notes": truncation_note(info),
+            "notes": query_truncation_note(info),
         }
         first, fd = self._part(number, 0)
         if sum(len(d.fds) for d in self._done.values()) > OPEN or self._held > HELD:
@@ -322,7 +318,7 @@ class DataBroker:
                 raise from_problem(call.problem)
             if call.info is not None and call.artifact is not None and self._storage is not None:
                 del self.replay[position]
-                fd = wire.share_batches(_read(self._storage, call.info, call.artifact))
+                fd = wire.share_wire_batches(_read(self._storage, call.info, call.artifact))
                 head = {"info": call.info.model_dump(mode="json"), "size": os.fstat(fd).st_size, "elapsed_ms": 0.0}
                 return head | {"parts": 1, "result": 0}, fd
         raise Invalid("This query was not recorded when the cell ran.", hint="Run the cell again.")
@@ -350,7 +346,7 @@ class DataBroker:
             assert info is not None  # noqa: S101 - for the type checker: it has a result
             source = self._access.name if self._access else ""
             elapsed_ms = round(done.elapsed_ms, 3)
-            log.add(finished_query_step(done.step_id, source, info, done.answer, artifact, elapsed_ms))
+            log.add(finished_query_step(done.step_id, source, info, done.stream, artifact, elapsed_ms))
 
 
 def _piece(request: dict[str, Any], hint: str) -> bytes:
@@ -375,23 +371,23 @@ def _keep_result(log: RunLog, done: _Done, scratch: Path | None) -> Artifact:
     return artifact
 
 
-def take_shared_result(answer: ResultStream) -> tuple[list[int], Any]:
+def take_shared_result(stream: ResultStream) -> tuple[list[int], Any]:
     """Return a result in sealed shared memory: descriptors of its parts, each an Arrow stream, and the schema."""
     parts: list[int | bytes] = []
-    answer.parts = parts
+    stream.parts = parts
     schema = None
     try:
-        for batch in answer.batches:
+        for batch in stream.batches:
             schema = schema or batch.schema
         for position, part in enumerate(parts):
             if isinstance(part, bytes):
-                parts[position] = wire.share_memory(part)
+                parts[position] = wire.share_wire_memory(part)
     except BaseException:
         for part in parts:
             if isinstance(part, int):
                 os.close(part)
         with contextlib.suppress(EtudeError, AttributeError):
-            answer.batches.close()  # type: ignore[attr-defined]
+            stream.batches.close()  # type: ignore[attr-defined]
         raise
     return [part for part in parts if isinstance(part, int)], schema
 
@@ -400,7 +396,7 @@ def _map(fds: list[int]) -> list[Any]:
     """Read batches from shared memory and close its descriptors."""
     import pyarrow as pa
 
-    mapped = [pa.py_buffer(wire.map_shared_memory(fd, os.fstat(fd).st_size)) for fd in fds]
+    mapped = [pa.py_buffer(wire.map_wire_memory(fd, os.fstat(fd).st_size)) for fd in fds]
     return [batch for part in mapped for batch in pa.ipc.open_stream(part)]
 
 

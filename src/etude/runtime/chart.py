@@ -85,16 +85,16 @@ def read_chart(body: bytes) -> dict[str, Any] | None:
         chart = json.loads(body)
     except ValueError:
         return None
-    if not isinstance(chart, dict) or len(body) > CHART_BYTES or has_url(chart):
+    if not isinstance(chart, dict) or len(body) > CHART_BYTES or chart_has_url(chart):
         return None
     return chart
 
 
-def has_url(part: Any) -> bool:
+def chart_has_url(part: Any) -> bool:
     """Return whether a part of a chart loads a URL or links to one."""
     if isinstance(part, dict):
-        return any(key in ("url", "href") or has_url(value) for key, value in part.items())
-    return isinstance(part, list) and any(map(has_url, part))
+        return any(key in ("url", "href") or chart_has_url(value) for key, value in part.items())
+    return isinstance(part, list) and any(map(chart_has_url, part))
 
 
 def _lines(time: str, number: str, labels: list[str], values: dict[str, list[Any]]) -> dict[str, Any] | None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from etude.cell_text import cell_to_json
 from etude.errors import Invalid
-from etude.runtime.chart import CHART_BYTES, SCHEMA, has_url
-from etude.tools.answer import is_vega_chart
+from etude.runtime.chart import CHART_BYTES, SCHEMA, chart_has_url
+from etude.tools.answer import is_vega_answer_chart
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -33,10 +33,12 @@ def build_chosen_chart(
     `inline`, the rows of `result` become part of the chart, with the columns that it draws. If they need more than
     `room` bytes, points and lines are drawn of a random part of them, and the title says so.
     """
-    if not is_vega_chart(chart) and isinstance(chart.get("y"), list):
+    if not is_vega_answer_chart(chart) and isinstance(chart.get("y"), list):
         spec = _expand_series(chart, result)
     else:
-        spec = {k: v for k, v in chart.items() if k != "result"} if is_vega_chart(chart) else _expand(chart, result)
+        spec = (
+            {k: v for k, v in chart.items() if k != "result"} if is_vega_answer_chart(chart) else _expand(chart, result)
+        )
     own = "data" in spec and bool(spec["data"].get("values")) if isinstance(spec.get("data"), dict) else False
     if not own:
         spec.pop("data", None)
@@ -46,7 +48,7 @@ def build_chosen_chart(
 
 
 def _check(spec: dict[str, Any], room: int) -> dict[str, Any]:
-    if has_url(spec):
+    if chart_has_url(spec):
         raise Invalid("The chart loads or links to a URL.", hint="Leave out `url` and `href`.")
     body = _write(spec)
     if len(body) > room:

@@ -54,7 +54,7 @@ def next_move(run: Run) -> Move:
     if step is None or step.turn is None:
         return Think()
     later = [g for g in run.guidance if g.after > index]
-    if not later and ended_by_budget(run):
+    if not later and conversation_ended_by_budget(run):
         return Conclude(step.turn)
     if not any(g.interrupts for g in later):
         done = {s.params.get("call") for s in _answered(run, step)}
@@ -63,18 +63,18 @@ def next_move(run: Run) -> Move:
                 return Act(step, number, call)
     if later:
         return Think()
-    if (given := given_answer(run, step)) is not None:
+    if (given := answer_given_in_conversation(run, step)) is not None:
         return Conclude(step.turn.model_copy(update={"text": given.get("text") or step.turn.text}))
     return Think() if step.turn.calls else Conclude(step.turn)
 
 
-def given_answer(run: Run, turn: Step) -> dict[str, Any] | None:
+def answer_given_in_conversation(run: Run, turn: Step) -> dict[str, Any] | None:
     """Return the arguments of the call of `answer` in a turn, or None if it has none that succeeded."""
     calls = [s for s in _answered(run, turn) if s.code == ANSWER and s.outcome == "ok"]
     return json.loads(calls[-1].params["arguments"]) if calls else None
 
 
-def ended_by_budget(run: Run) -> bool:
+def conversation_ended_by_budget(run: Run) -> bool:
     """Return whether a budget is used up and the model has its last turn, without tools."""
     return any(g.by == "budget" for g in run.guidance)
 
@@ -90,7 +90,7 @@ def converse(opening: Sequence[ConversationMessage], run: Run) -> list[Conversat
     return [*said, *_guidance(run.guidance, len(run.steps))]
 
 
-def without_tool_calls(conversation: Sequence[ConversationMessage]) -> list[ConversationMessage]:
+def conversation_without_tool_calls(conversation: Sequence[ConversationMessage]) -> list[ConversationMessage]:
     """Return a conversation with its calls and their results as text: providers refuse calls without tools."""
     said: list[ConversationMessage] = []
     for message in conversation:

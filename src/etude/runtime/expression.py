@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 )
 
 
-class ResultRows:
+class ExpressionRows:
     """The rows of one result, as expressions read them."""
 
     def __init__(self, name: str, columns: Sequence[str], rows: Callable[[], Sequence[tuple[object, ...]]]) -> None:
@@ -80,7 +80,7 @@ class Outcome:
     results: tuple[str, ...]
 
 
-def evaluate_expression(expression: str, results: Mapping[str, ResultRows]) -> Outcome:
+def evaluate_expression(expression: str, results: Mapping[str, ExpressionRows]) -> Outcome:
     """Return the value of an expression; raises `Invalid` with a sentence that says what is wrong."""
     if len(expression) > MAX_CHARS:
         raise Invalid(f"an expression has at most {MAX_CHARS} characters; this one has {len(expression)}.")
@@ -103,7 +103,7 @@ def evaluate_expression(expression: str, results: Mapping[str, ResultRows]) -> O
 class _Reader:
     """Reads an expression from left to right and computes it on the way."""
 
-    def __init__(self, text: str, results: Mapping[str, ResultRows]) -> None:
+    def __init__(self, text: str, results: Mapping[str, ExpressionRows]) -> None:
         self._text = text
         self._results = results
         self._tokens = list(_tokens(text))
@@ -248,7 +248,7 @@ class _Reader:
     def _bare_result(self) -> bool:
         return self._at + 1 < len(self._tokens) and self._tokens[self._at + 1][1] == ")"
 
-    def _use(self, name: str, closing: bool = False) -> ResultRows:
+    def _use(self, name: str, closing: bool = False) -> ExpressionRows:
         if name not in self._results:
             known = ", ".join(self._results) or "none yet"
             raise Invalid(f"there is no result `{name}`; the results are: {known}.")
@@ -282,13 +282,13 @@ class _Reader:
         closes = self._at + 1 < len(self._tokens) and self._tokens[self._at + 1][1] == "]"
         return column is None and kind == "text" and closes
 
-    def _column_name(self, result: ResultRows, column: int | None) -> int:
+    def _column_name(self, result: ExpressionRows, column: int | None) -> int:
         if column is not None:
             self._fail("it names two columns")
         kind, text = self._next("name", "text")
         return result.position(_unquote(text) if kind == "text" else text)
 
-    def _rows(self, result: ResultRows) -> tuple[list[int], bool]:
+    def _rows(self, result: ExpressionRows) -> tuple[list[int], bool]:
         """Return the chosen rows, and whether it is one row by number."""
         negative = bool(self._take("-"))
         if self._tokens[self._at : self._at + 1] and self._tokens[self._at][0] == "number":
@@ -309,7 +309,7 @@ class _Reader:
             raise Invalid(f"no row of `{result.name}` has {' and '.join(described)}.")
         return rows, False
 
-    def _condition(self, result: ResultRows) -> tuple[int, Callable[[Scalar], bool], str]:
+    def _condition(self, result: ExpressionRows) -> tuple[int, Callable[[Scalar], bool], str]:
         kind, text = self._next("name", "text")
         column = result.position(_unquote(text) if kind == "text" else text)
         sign = self._take("=", "==", "!=", "<>", "<", "<=", ">", ">=", "in")

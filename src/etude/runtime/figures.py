@@ -14,7 +14,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 from etude.entities import Figure
 from etude.errors import Invalid
-from etude.runtime.expression import ResultRows, Scalar, evaluate_expression
+from etude.runtime.expression import ExpressionRows, Scalar, evaluate_expression
 
 OPEN, CLOSE = "{{", "}}"
 MAX_FIGURES = 300
@@ -37,7 +37,7 @@ class Rendered:
     errors: tuple[str, ...] = ()
 
 
-def render_figures(text: str, results: Mapping[str, ResultRows]) -> Rendered:
+def render_figures(text: str, results: Mapping[str, ExpressionRows]) -> Rendered:
     """Replace each expression of a text by its value."""
     pieces: list[str] = []
     figures: list[Figure] = []
@@ -84,7 +84,7 @@ def move_figures(figures: Sequence[Figure], text: str, changed: str) -> tuple[Fi
     return tuple(moved)
 
 
-def _fill(inside: str, results: Mapping[str, ResultRows]) -> tuple[str, Figure]:
+def _fill(inside: str, results: Mapping[str, ExpressionRows]) -> tuple[str, Figure]:
     expression, _, sample = inside.partition("|")
     outcome = evaluate_expression(expression, results)
     if not outcome.results:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from etude.errors import Conflict, EtudeError
 from etude.events import RunRequested
-from etude.runtime.control import Control
+from etude.runtime.run_control import RunControl
 from etude.store.base import Store
 
 POLL_S = 0.25
@@ -24,7 +24,7 @@ CLOSE_S = 5.0
 
 @dataclass
 class _Live:
-    control: Control
+    control: RunControl
     on_close: Callable[[], None]
     seen: int
     """The last entry of the run's log that was read."""
@@ -48,7 +48,7 @@ class LiveRuns:
     def __contains__(self, run_id: str) -> bool:
         return run_id in self._starting or run_id in self._live
 
-    def control(self, run_id: str) -> Control | None:
+    def control(self, run_id: str) -> RunControl | None:
         """Return the control of a live run, or None if the run is not live here."""
         live = self._live.get(run_id)
         return live.control if live is not None else None
@@ -89,7 +89,7 @@ class LiveRuns:
 
     @contextlib.contextmanager
     def working(
-        self, run_id: str, seq: int, control: Control, on_close: Callable[[], None] | None = None
+        self, run_id: str, seq: int, control: RunControl, on_close: Callable[[], None] | None = None
     ) -> Iterator[None]:
         """Register a run as live while the block runs: requests made after `seq` reach its `control`.
 

@@ -1,4 +1,4 @@
-"""The loop of an agent: think, act, look, until there is an answer or no budget. Each move is recorded before the next.
+"""The loop of a run: think, act, look, until there is an answer or no budget. Each move is recorded before the next.
 
 The next move follows from the record alone (`next_move`), so a run can stop after any move and continue in another
 process.
@@ -32,7 +32,6 @@ from etude.errors import (
 from etude.events import Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, StepFinished, StepStarted
 from etude.ids import new_id
 from etude.models.base import ConversationMessage, Model, ModelReply, ModelRequest, UserMessage
-from etude.runtime.control import Control
 from etude.runtime.conversation import (
     ANSWER,
     LAST_TOOLS,
@@ -40,13 +39,15 @@ from etude.runtime.conversation import (
     Act,
     Conclude,
     Think,
+    conversation_ended_by_budget,
+    conversation_without_tool_calls,
     converse,
-    ended_by_budget,
     next_move,
-    without_tool_calls,
 )
-from etude.runtime.query import RunLog, failed_query_step, ms_since, query_error_key
-from etude.runtime.tool_context import RunResources, rows_read, without_settings_advice
+from etude.runtime.failed_step import failed_step, ms_since, step_error_key
+from etude.runtime.run_control import RunControl
+from etude.runtime.run_log import RunLog
+from etude.runtime.tool_context import ToolResources, rows_read_by_tools, tool_text_without_settings_advice
 from etude.runtime.writer import TextWriter
 from etude.store.action import action_backoff
 from etude.tools.base import Tool, Waiting, describe_tool, parse_tool_arguments
@@ -62,20 +63,20 @@ OUTAGE_S = 600.0
 REQUESTS_S = 0.5
 """How often a run that waits looks for requests to pause it."""
 _OUTAGES = (SourceUnavailable, SourceLocked, SourceMissing, ModelUnavailable)
-_OURS = (Cancelled, SandboxError, ModelError, Unavailable, SourceUnavailable, SourceLocked, SourceMissing)
-"""Errors that the model cannot fix by another call, and that it must not describe as an answer."""
+_ENDING_ERRORS = (Cancelled, SandboxError, ModelError, Unavailable, SourceUnavailable, SourceLocked, SourceMissing)
+"""Errors that the model cannot fix by another call, and that must end the run instead of being shown to it."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class RunSetup:
-    """Everything that a run works with."""
+class LoopSetup:
+    """Everything that the loop works with: the model, its tools, the opening, the budget and how the run ends."""
 
     model: Model
     tools: Mapping[str, Tool]
     opening: Sequence[ConversationMessage]
     budget: Budget
-    resources: RunResources
+    resources: ToolResources
     conclude: Callable[[Run, Turn], RunFinished | Guided]
     """Returns the end of the run, or guidance that the model gets before its answer can be accepted."""
     hidden: frozenset[str] = frozenset()
@@ -93,8 +94,8 @@ class Paused(Exception):
 
 
 def run_loop(
-    prepare: Callable[[], RunSetup],
-    control: Control,
+    prepare: Callable[[], LoopSetup],
+    control: RunControl,
     log: RunLog,
     shortcut: Callable[[], RunFinished | None] = lambda: None,
 ) -> Run:
@@ -131,17 +132,17 @@ def run_loop(
     return log.ended
 
 
-def _take_last_turn(agent: RunSetup, control: Control, log: RunLog, spent: _BudgetSpent) -> None:
+def _take_last_turn(setup: LoopSetup, control: RunControl, log: RunLog, spent: _BudgetSpent) -> None:
     """Let the model answer from the results so far, without tools; raise `spent` if there are none."""
     run = log.run
-    if agent.model.name == "offline" or ended_by_budget(run) or not any(_is_result(s) for s in run.steps):
+    if setup.model.name == "offline" or conversation_ended_by_budget(run) or not any(_is_result(s) for s in run.steps):
         raise spent
     log.add(Guided(text=LAST_TURN.format(why=spent.message), by="budget", interrupts=True))
     log.commit()
     control.renew()
     try:
-        with _deadline(LAST_TURN_S, agent.budget.wall_s, control):
-            while not _move(agent, control, log):
+        with _deadline(LAST_TURN_S, setup.budget.wall_s, control):
+            while not _move(setup, control, log):
                 pass
     except (_BudgetSpent, ModelError, Unavailable):
         raise spent from None
@@ -151,40 +152,40 @@ def _is_result(step: Step) -> bool:
     return step.kind == "tool" and step.outcome == "ok" and step.code not in ("ask_user", "list_datasets")
 
 
-def _converse(agent: RunSetup, control: Control, log: RunLog) -> None:
+def _converse(setup: LoopSetup, control: RunControl, log: RunLog) -> None:
     """Make moves until the run has its answer."""
     try:
-        with _deadline(max(agent.budget.wall_s - seconds_worked(log.run), 0.0), agent.budget.wall_s, control):
-            while not _move(agent, control, log):
+        with _deadline(max(setup.budget.wall_s - seconds_worked_in_loop(log.run), 0.0), setup.budget.wall_s, control):
+            while not _move(setup, control, log):
                 pass
     except _BudgetSpent as spent:
-        _take_last_turn(agent, control, log, spent)
+        _take_last_turn(setup, control, log, spent)
 
 
-def _keep_guidance(control: Control, log: RunLog) -> None:
+def _keep_guidance(control: RunControl, log: RunLog) -> None:
     """Record the guidance that the model has not been given yet."""
     for text, interrupts in control.take_guidance():
         log.add(Guided(text=text, interrupts=interrupts))
 
 
-def _move(agent: RunSetup, control: Control, log: RunLog) -> bool:
+def _move(setup: LoopSetup, control: RunControl, log: RunLog) -> bool:
     """Make one move; return whether it was the last."""
     _carry_out_requests(control, log)
     run = log.run
     match next_move(run):
         case Think():
-            if not ended_by_budget(run):
-                check_run_budget(agent.budget, run)
-            _interruptible(control, log, lambda: _think(agent, control, log, run))
+            if not conversation_ended_by_budget(run):
+                check_loop_budget(setup.budget, run)
+            _interruptible(control, log, lambda: _think(setup, control, log, run))
         case Act() as move:
-            _interruptible(control, log, lambda: _act(agent, control, log, move))
+            _interruptible(control, log, lambda: _act(setup, control, log, move))
             _stop_repeating(log.run)
         case Conclude(turn=turn):
-            event = agent.conclude(run, turn)
+            event = setup.conclude(run, turn)
             if isinstance(event, RunFinished):
                 return control.close() and log.finish(event)
-            if ended_by_budget(run):
-                check_run_budget(agent.budget, run)
+            if conversation_ended_by_budget(run):
+                check_loop_budget(setup.budget, run)
                 raise _BudgetSpent(event.text, limit="last_turn")
             log.add(event)
             log.commit()
@@ -193,7 +194,7 @@ def _move(agent: RunSetup, control: Control, log: RunLog) -> bool:
     return False
 
 
-def _carry_out_requests(control: Control, log: RunLog) -> None:
+def _carry_out_requests(control: RunControl, log: RunLog) -> None:
     """Carry out the requests to the run."""
     _keep_guidance(control, log)
     if log.pending:
@@ -205,7 +206,7 @@ def _carry_out_requests(control: Control, log: RunLog) -> None:
         raise Paused
 
 
-def _interruptible(control: Control, log: RunLog, move: Callable[[], None]) -> None:
+def _interruptible(control: RunControl, log: RunLog, move: Callable[[], None]) -> None:
     try:
         move()
     except Cancelled:
@@ -214,40 +215,40 @@ def _interruptible(control: Control, log: RunLog, move: Callable[[], None]) -> N
         log.commit()  # interrupted: the loop continues with what the person said
 
 
-def _think(agent: RunSetup, control: Control, log: RunLog, run: Run) -> None:
+def _think(setup: LoopSetup, control: RunControl, log: RunLog, run: Run) -> None:
     step_id, started = new_id("step"), time.perf_counter()
-    log.add(StepStarted(step_id=step_id, kind="model", code=agent.model.name, source=run.source))
+    log.add(StepStarted(step_id=step_id, kind="model", code=setup.model.name, source=run.source))
     log.commit()
-    writer = TextWriter(log, step_id, lambda text: agent.fill(run, text))
-    conversation = converse(agent.opening, run)
-    specs = [describe_tool(type(tool)) for name, tool in agent.tools.items() if name not in agent.hidden]
-    if ended_by_budget(run):
-        conversation, specs = without_tool_calls(conversation), []
-    elif 0 < _turns(run) == agent.budget.steps - 1:
+    writer = TextWriter(log, step_id, lambda text: setup.fill(run, text))
+    conversation = converse(setup.opening, run)
+    specs = [describe_tool(type(tool)) for name, tool in setup.tools.items() if name not in setup.hidden]
+    if conversation_ended_by_budget(run):
+        conversation, specs = conversation_without_tool_calls(conversation), []
+    elif 0 < _turns(run) == setup.budget.steps - 1:
         conversation = [*conversation, UserMessage(text=LAST_TOOLS)]
     request = ModelRequest(conversation, specs, on_restart=writer.restart)
     try:
-        reply = _respond(agent.model, request, writer, control, log)
-        turn = reply.turn.model_copy(update={"text": storable_model_text(reply.turn.text)})
-        if ended_by_budget(run) and turn.calls:
+        reply = _respond(setup.model, request, writer, control, log)
+        turn = reply.turn.model_copy(update={"text": storable_text(reply.turn.text)})
+        if conversation_ended_by_budget(run) and turn.calls:
             turn = Turn(text=turn.text or _written_answer(turn))
             if _is_empty(turn):
-                raise ModelError(f"`{agent.model.name}` calls tools in its last turn.")
+                raise ModelError(f"`{setup.model.name}` calls tools in its last turn.")
     except BaseException as error:
-        log.add(failed_query_step(step_id, error, ms_since(started)))
+        log.add(failed_step(step_id, error, ms_since(started)))
         raise
     writer.flush()
     log.add(StepFinished(step_id=step_id, outcome="ok", turn=turn, usage=reply.usage, elapsed_ms=ms_since(started)))
     log.commit()
-    if agent.budget.cost_usd and not reply.price_known:
+    if setup.budget.cost_usd and not reply.price_known:
         raise LimitExceeded(
-            f"The price of `{agent.model.name}` is not known, but the run is limited to ${agent.budget.cost_usd:g}.",
+            f"The price of `{setup.model.name}` is not known, but the run is limited to ${setup.budget.cost_usd:g}.",
             hint="Set its price in the settings, or remove the limit on cost.",
             limit="cost_usd",
         )
 
 
-def _respond(model: Model, request: ModelRequest, writer: TextWriter, control: Control, log: RunLog) -> ModelReply:
+def _respond(model: Model, request: ModelRequest, writer: TextWriter, control: RunControl, log: RunLog) -> ModelReply:
     """Return the next turn. A turn that is empty or was cut by its length is asked for once more, with more room."""
     reply = _outlast(control, log, lambda: model.respond(request, writer.write, control.step), writer.restart)
     if _is_empty(reply.turn) or reply.turn.stop == "length":
@@ -273,26 +274,26 @@ def _written_answer(turn: Turn) -> str:
     return ""
 
 
-def _act(agent: RunSetup, control: Control, log: RunLog, move: Act) -> None:
+def _act(setup: LoopSetup, control: RunControl, log: RunLog, move: Act) -> None:
     step_id, started = _open_step(log, move), time.perf_counter()
-    context = agent.resources.context_for(log, step_id, control.step)
+    context = setup.resources.context_for(log, step_id, control.step)
     try:
-        tool = find_tool(agent.tools, move.call.name)
+        tool = find_loop_tool(setup.tools, move.call.name)
         arguments = parse_tool_arguments(tool, move.call.arguments)
         shown = _outlast(control, log, lambda: tool.use(context, arguments))
     except Waiting as waiting:
         waiting.step_id = step_id  # it stays open until the person has answered
         raise
     except EtudeError as error:
-        end = failed_query_step(step_id, error, ms_since(started))
-        if isinstance(error, _OURS):
+        end = failed_step(step_id, error, ms_since(started))
+        if isinstance(error, _ENDING_ERRORS):
             log.add(end)
             raise
         # The message may quote data, which must not look like words of etude.
-        told = context.quote(without_settings_advice(f"{error.message}\n{error.hint}".strip()))
+        told = context.quote(tool_text_without_settings_advice(f"{error.message}\n{error.hint}".strip()))
         log.add(end.model_copy(update={"shown": f"It failed:\n{told}"}))
     except BaseException as error:
-        log.add(failed_query_step(step_id, error, ms_since(started)))
+        log.add(failed_step(step_id, error, ms_since(started)))
         raise
     else:
         log.add(
@@ -308,7 +309,7 @@ def _act(agent: RunSetup, control: Control, log: RunLog, move: Act) -> None:
     log.commit()
 
 
-def _outlast(control: Control, log: RunLog, attempt: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
+def _outlast(control: RunControl, log: RunLog, attempt: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
     """Return the result of an attempt. If there is an outage, attempt it again with backoff, for minutes.
 
     A run that has not used a model yet fails at once: it loses nothing, and its caller can ask again.
@@ -328,7 +329,7 @@ def _outlast(control: Control, log: RunLog, attempt: Callable[[], T], undo: Call
         _wait(control, log, wait)
 
 
-def _wait(control: Control, log: RunLog, seconds: float) -> None:
+def _wait(control: RunControl, log: RunLog, seconds: float) -> None:
     """Wait; raise `Cancelled` as soon as the run must stop or pause."""
     until, stopped = time.monotonic() + seconds, threading.Event()
     with control.step.stopping(stopped.set):
@@ -349,12 +350,12 @@ def _open_step(log: RunLog, move: Act) -> str:
     return step_id
 
 
-def storable_model_text(text: str) -> str:
+def storable_text(text: str) -> str:
     """Return what a model wrote, without characters that no database stores."""
     return text.replace("\0", "").encode(errors="replace").decode()
 
 
-def find_tool(tools: Mapping[str, Tool], name: str) -> Tool:
+def find_loop_tool(tools: Mapping[str, Tool], name: str) -> Tool:
     """Return the tool of that name, or raise `Invalid` with the known names."""
     if name not in tools:
         raise Invalid(f"There is no tool `{name}`.", hint=f"Tools: {', '.join(tools)}.")
@@ -371,12 +372,12 @@ _SPENT = {
 """How a budget was used up, by its name."""
 
 
-def check_run_budget(budget: Budget, run: Run) -> None:
+def check_loop_budget(budget: Budget, run: Run) -> None:
     """Raise `LimitExceeded` if the run has used up its budget."""
-    rows = rows_read(run)
+    rows = rows_read_by_tools(run)
     used: dict[str, tuple[float, float]] = {
         "steps": (_turns(run), budget.steps),
-        "wall_s": (seconds_worked(run), budget.wall_s),
+        "wall_s": (seconds_worked_in_loop(run), budget.wall_s),
         "tokens": (run.usage.tokens_in + run.usage.tokens_out, budget.tokens),
         "cost_usd": (run.usage.cost_usd, budget.cost_usd),
         "rows": (rows, budget.rows),
@@ -395,13 +396,13 @@ def _turns(run: Run) -> int:
     return sum(s.kind == "model" and s.turn is not None for s in run.steps)
 
 
-def seconds_worked(run: Run) -> float:
+def seconds_worked_in_loop(run: Run) -> float:
     """Return the seconds of all moves, without the time in which the run waited or was paused."""
     return sum((s.elapsed_ms or 0.0) / 1000 for s in run.steps if s.kind in ("model", "tool"))
 
 
 @contextlib.contextmanager
-def _deadline(left_s: float, wall_s: float, control: Control) -> Iterator[None]:
+def _deadline(left_s: float, wall_s: float, control: RunControl) -> Iterator[None]:
     """Stop the current move when the time that is left of the run's budget has passed."""
     passed = threading.Event()
 
@@ -441,5 +442,5 @@ def _stop_repeating(run: Run) -> None:
             f"`{last.code}` failed {max(len(same), len(failed))} times in the same way: {detail}",
             hint=str((last.error or {}).get("hint") or "Ask differently, or use another model."),
             limit="repeated_failure",
-            error_key=last.error_key or query_error_key(last.error or {"code": "internal"}),
+            error_key=last.error_key or step_error_key(last.error or {"code": "internal"}),
         )

@@ -36,17 +36,13 @@ from etude.events import (
 from etude.ids import new_id
 from etude.runtime.broker import CellQuery, DataBroker, SourceAccess
 from etude.runtime.code import describe_code_output
-from etude.runtime.query import (
-    CELL,
-    RunLog,
-    RunStorage,
-    failed_query_step,
-    query_error_key,
-)
-from etude.runtime.script import write_cells_script
+from etude.runtime.failed_step import failed_step, step_error_key
+from etude.runtime.query import CELL
+from etude.runtime.run_log import RunLog, RunStorage
+from etude.runtime.standalone_script import write_standalone_script
 from etude.runtime.thread import thread_runs
 from etude.sessions.base import Cell, Output, drop_old_displays
-from etude.sessions.policy import Policy, check_code_policy
+from etude.sessions.code_policy import Policy, check_code_policy
 from etude.sessions.session import Session
 
 HISTORY = 32
@@ -253,7 +249,7 @@ class Notebook:
         self._data.settle(log)
         if log is None:
             return
-        log.add(failed_query_step(self._data.step_id, error, round(elapsed_ms, 3)))
+        log.add(failed_step(self._data.step_id, error, round(elapsed_ms, 3)))
         if own:
             with contextlib.suppress(type(error)), log.closing():
                 raise error
@@ -271,7 +267,7 @@ class Notebook:
         shown = {"stdout": cell.stdout, "stderr": cell.stderr, "text": cell.text, "error": cell.error}
         body = json.dumps({"outcome": cell.outcome, "notes": cell.notes} | shown).encode()
         artifact = log.objects.put(body, CELL)
-        error = None if cell.ok else cell_as_problem(cell)
+        error = None if cell.ok else notebook_cell_as_problem(cell)
         log.add(
             ArtifactCreated(artifact=artifact, step_id=self._data.step_id),
             StepFinished(
@@ -279,7 +275,7 @@ class Notebook:
                 outcome=_OUTCOMES[cell.outcome],
                 artifact=artifact,
                 error=error,
-                error_key=query_error_key(error) if error else None,
+                error_key=step_error_key(error) if error else None,
                 elapsed_ms=round(cell.elapsed_ms, 3),
             ),
             *(Note(text=note, step_id=self._data.step_id) for note in cell.notes),
@@ -289,7 +285,9 @@ class Notebook:
         if cell.ok:
             log.add(RunFinished(answer=describe_code_output(cell, stored=False) or None))
         else:
-            log.add(RunCancelled() if cell.outcome == "interrupted" else RunFailed(error=cell_as_problem(cell)))
+            log.add(
+                RunCancelled() if cell.outcome == "interrupted" else RunFailed(error=notebook_cell_as_problem(cell))
+            )
         log.commit()
 
     def interrupt(self) -> None:
@@ -371,7 +369,7 @@ class Notebook:
 
     def script(self, failed: Literal["omit", "comment"] = "omit") -> str:
         """Return the executed cells as one file that runs alone; `$ETUDE_SOURCE` names its source."""
-        return write_cells_script(self.history, failed)
+        return write_standalone_script(self.history, failed)
 
     def close(self) -> None:
         """End the interpreter, and delete the tables that it registered."""
@@ -395,7 +393,7 @@ def _load_cells(storage: RunStorage, thread_id: str) -> list[tuple[str, _Recorde
     return [(run_id, recorded) for (_, run_id, _), recorded in found]
 
 
-def cell_queries(run: Run, cell: Step) -> list[CellQuery]:
+def notebook_cell_queries(run: Run, cell: Step) -> list[CellQuery]:
     """Return the recorded queries of a cell, to answer them again."""
     asked = (s for s in run.steps if s.kind == "sql" and s.parent == cell.id)
     return [
@@ -410,7 +408,7 @@ def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]
     for position, cell in enumerate(run.steps):
         # A cell that was cut off when its process ended is run again by the worker that continues the run.
         if cell.kind == "python" and cell.outcome in ("ok", "error") and cell.error_key != INTERRUPTED:
-            calls = cell_queries(run, cell)
+            calls = notebook_cell_queries(run, cell)
             yield (
                 (cell.started_at, run.id, position),
                 _Recorded(cell.code, cell.outcome == "ok", calls, cell.elapsed_ms or 0.0),
@@ -421,7 +419,7 @@ def _describe_missing(cell: Cell, alive: bool) -> str:
     lost = "what it set is missing" if alive else "what it and those before it set is missing"
     return (
         f"The session was brought back, but cell {cell.id} failed this time "
-        f"({cell_as_problem(cell)['detail']}): {lost}."
+        f"({notebook_cell_as_problem(cell)['detail']}): {lost}."
     )
 
 
@@ -431,7 +429,7 @@ def _refused(number: int, code: str, refusal: Refused) -> Cell:
     return Cell(id=number, code=code, outcome="refused", error=shown, notes=(refusal.hint,))
 
 
-def cell_as_problem(cell: Cell) -> dict[str, Any]:
+def notebook_cell_as_problem(cell: Cell) -> dict[str, Any]:
     """Return why a cell failed, in the shape of `errors.problem`."""
     error = cell.error or {}
     inner = error.get("problem")
@@ -446,7 +444,7 @@ def cell_as_problem(cell: Cell) -> dict[str, Any]:
     }
 
 
-def describe_cell(cell: Cell) -> dict[str, Any]:
+def describe_notebook_cell(cell: Cell) -> dict[str, Any]:
     """Return a cell as JSON, as `etude py --json` prints it."""
     shown = {k: v for k, v in asdict(cell).items() if k not in ("display", "value")}
     return shown | {"ok": cell.ok, "display": [d.media for d in cell.display]}

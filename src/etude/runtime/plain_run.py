@@ -1,7 +1,7 @@
-"""One query as a run, recorded without the models of events: loading them takes longer than most queries.
+"""One query as a run, recorded without the pydantic models of events: loading them takes longer than most queries.
 
 A run that succeeds is written here, as the same events in the same store. Whatever else may happen to a run - an
-error, a cancel, a request of another process - is left to `query.py`, which loads the models then.
+error, a cancel, a request of another process - is left to `query.py`, which loads these models then.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from etude.store.base import RunRow, Store
 if TYPE_CHECKING:
     from etude.entities import ResultInfo
     from etude.result import Result
-    from etude.runtime.query import RunLog
-    from etude.sources.pool import ResultStream
+    from etude.runtime.run_log import RunLog
+    from etude.sources.engine_client import ResultStream
 
 
 class PlainColumn(NamedTuple):
@@ -55,13 +55,13 @@ def run_plain_query(
     source: str,
     location: str,
     limits: Json,
-    ask: Callable[[bool], ResultStream],
+    start_query: Callable[[bool], ResultStream],
     record: PlainRecord | None,
     scratch: Path,
 ) -> Result:
     """Run a query as `query.run_query_as_run` and return its result. With a record it is recorded, also if it fails."""
     if record is None:
-        return collect_query_result(ask(False), scratch, _describe)[0]
+        return collect_query_result(start_query(False), scratch, _describe)[0]
     run_id, step_id, begun = new_id("run"), new_id("step"), datetime.now(UTC)
     worker = record.store.worker_id
     row = RunRow(run_id, "sql", sql, source, None, None, worker, "running", 3, begun, begun)
@@ -75,8 +75,8 @@ def run_plain_query(
     )
     started = time.perf_counter()
     try:
-        answer = ask(True)
-        result, spool = collect_query_result(answer, scratch, _describe)
+        stream = start_query(True)
+        result, spool = collect_query_result(stream, scratch, _describe)
         artifact = _keep(record, spool.parquet())
     except BaseException as error:
         _fail(record, run_id, step_id, error, started)
@@ -86,7 +86,7 @@ def run_plain_query(
     elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
     events = [
         {"type": "artifact.created", "artifact": artifact, "step_id": step_id},
-        finished_step_record(step_id, source, info, answer, artifact, elapsed_ms),
+        finished_step_record(step_id, source, info, stream, artifact, elapsed_ms),
         *({"type": "note", "text": note, "step_id": step_id} for note in result.notes),
         {"type": "run.finished", "result": info, "artifact": artifact},
     ]
@@ -109,9 +109,9 @@ def run_plain_query(
     return result
 
 
-def _describe(answer: ResultStream, schema: Any) -> ResultInfo:
-    end = answer.end
-    columns = tuple(PlainColumn(f.name, kind) for f, kind in zip(schema, answer.types, strict=True))
+def _describe(stream: ResultStream, schema: Any) -> ResultInfo:
+    end = stream.end
+    columns = tuple(PlainColumn(f.name, kind) for f, kind in zip(schema, stream.types, strict=True))
     # It stands in for the model, which has the same fields: `Result` reads them and nothing else.
     return cast("ResultInfo", PlainInfo(columns, end["row_count"], end["truncated"], end["bytes"]))
 
@@ -144,16 +144,16 @@ def _finish(record: PlainRecord, row: RunRow, events: list[Json], artifacts: dic
 
 def _fail(record: PlainRecord, run_id: str, step_id: str, error: BaseException, started: float) -> None:
     """Record the end of a run that failed or was cancelled."""
-    from etude.runtime.query import failed_query_step, ms_since
+    from etude.runtime.failed_step import failed_step, ms_since
 
     log = _log_of(record, run_id)
     with log.closing():
-        log.add(failed_query_step(step_id, error, ms_since(started)))
+        log.add(failed_step(step_id, error, ms_since(started)))
         raise error
 
 
 def _log_of(record: PlainRecord, run_id: str) -> RunLog:
-    from etude.runtime.query import RunLog, RunStorage
+    from etude.runtime.run_log import RunLog, RunStorage
     from etude.store.objects import Objects
 
     return RunLog(RunStorage(record.store, Objects(record.objects)), record.store.run(run_id))

@@ -13,8 +13,8 @@ from datetime import datetime
 
 from etude.entities import Catalog, Entity, Message, Run, Table, Turn
 from etude.models.base import AssistantMessage, ConversationMessage, SystemMessage, UserMessage
-from etude.runtime.tool_context import RunResources, quote_tool_text
-from etude.tools.result_text import cut_result_text, show_table_to_model
+from etude.runtime.tool_context import ToolResources, quote_tool_text
+from etude.tools.result_text import cut_result_text, table_result_text_for_model
 from etude.tools.table_ranking import rank_tables
 
 OPENING = "application/vnd.etude.opening+json"
@@ -76,8 +76,8 @@ class Earlier:
     """Approved playbooks that match the question."""
 
 
-def open_conversation(
-    resources: RunResources, question: str, earlier: Earlier, now: datetime, packages: Sequence[str] = ()
+def open_prompt(
+    resources: ToolResources, question: str, earlier: Earlier, now: datetime, packages: Sequence[str] = ()
 ) -> Opening:
     """Build the messages before the model's first turn."""
     catalogs = [resources.find_catalog(name) for name in resources.names]
@@ -87,7 +87,7 @@ def open_conversation(
         said.append(UserMessage(text=f"{CALLER}\n{cut_result_text(told, INSTRUCTION_CHARS)}"))
     said += [_turn(message, earlier.computed, resources) for message in earlier.messages]
     said.append(UserMessage(text="\n\n".join([*_own(resources, catalogs, question, earlier, now)])))
-    whole = all(describe_schema(c, SCHEMA_CHARS // len(catalogs))[1] for c in catalogs)
+    whole = all(describe_schema_in_prompt(c, SCHEMA_CHARS // len(catalogs))[1] for c in catalogs)
     return Opening(mark=resources.mark, said=tuple(said), whole=whole)
 
 
@@ -96,7 +96,7 @@ def _shared(catalogs: Sequence[Catalog], packages: Sequence[str]) -> UserMessage
     if not catalogs:
         return UserMessage(text="No datasets are available.", shared=True)
     chars = SCHEMA_CHARS // len(catalogs)
-    known = "\n\n".join(describe_schema(catalog, chars)[0] for catalog in catalogs)
+    known = "\n\n".join(describe_schema_in_prompt(catalog, chars)[0] for catalog in catalogs)
     # The word depends on the text alone, so that it is the same in every thread. No text contains its own hash.
     word = hashlib.sha256(known.encode()).hexdigest()[:8]
     parts = [f"Datasets. {SCHEMA_NOTE}\n{quote_tool_text(word, known)}"]
@@ -105,7 +105,7 @@ def _shared(catalogs: Sequence[Catalog], packages: Sequence[str]) -> UserMessage
     return UserMessage(text="\n".join(parts), shared=True)
 
 
-def _turn(message: Message, computed: frozenset[str], resources: RunResources) -> ConversationMessage:
+def _turn(message: Message, computed: frozenset[str], resources: ToolResources) -> ConversationMessage:
     text = cut_result_text(message.text, MESSAGE_CHARS)
     if message.role == "user":
         return UserMessage(text=text)
@@ -115,7 +115,7 @@ def _turn(message: Message, computed: frozenset[str], resources: RunResources) -
 
 
 def _own(
-    resources: RunResources, catalogs: Sequence[Catalog], question: str, earlier: Earlier, now: datetime
+    resources: ToolResources, catalogs: Sequence[Catalog], question: str, earlier: Earlier, now: datetime
 ) -> list[str]:
     """Return the parts that belong to this question alone."""
     parts = [
@@ -123,14 +123,17 @@ def _own(
         f"Results come between <data {resources.mark}> and </data {resources.mark}>."
     ]
     chars = SCHEMA_CHARS // max(len(catalogs), 1)
-    partly = [catalog for catalog in catalogs if not describe_schema(catalog, chars)[1]]
+    partly = [catalog for catalog in catalogs if not describe_schema_in_prompt(catalog, chars)[1]]
     if partly:
         best = "\n\n".join(
-            describe_chosen_tables(c, resources.rank(c, question), CHOSEN_CHARS // len(partly)) for c in partly
+            describe_chosen_tables_in_prompt(c, resources.rank(c, question), CHOSEN_CHARS // len(partly))
+            for c in partly
         )
         parts.append(f"Tables that may fit:\n{resources.quote(best)}")
     if earlier.last is not None:
-        parts.append(f"The latest run of this conversation:\n{resources.quote(describe_earlier_run(earlier.last))}")
+        parts.append(
+            f"The latest run of this conversation:\n{resources.quote(describe_earlier_run_in_prompt(earlier.last))}"
+        )
     if earlier.lessons:
         parts.append("Approved playbooks for questions like this:\n" + "\n\n".join(earlier.lessons))
     if earlier.example:
@@ -141,14 +144,14 @@ def _own(
     return [*parts, f"Question: {question}"]
 
 
-def describe_schema(catalog: Catalog, chars: int) -> tuple[str, bool]:
+def describe_schema_in_prompt(catalog: Catalog, chars: int) -> tuple[str, bool]:
     """Describe all tables in the order of their names, in as much detail as fits; return whether it is all."""
     tables = sorted(catalog.tables, key=lambda t: t.name)
     head = f"dataset {catalog.source} (SQL dialect {catalog.dialect}, {len(tables)} tables)"
-    whole = "\n".join([head, *(show_table_to_model(t) for t in tables)])
+    whole = "\n".join([head, *(table_result_text_for_model(t) for t in tables)])
     if len(whole) <= chars:
         return whole, True
-    plain = "\n".join([head, *(show_table_to_model(_without_comments(t)) for t in tables)])
+    plain = "\n".join([head, *(table_result_text_for_model(_without_comments(t)) for t in tables)])
     if len(plain) <= chars:
         return plain, False
     lines, room = [head], chars - sum(len(t.name) + 2 for t in tables)
@@ -167,13 +170,13 @@ def _without_comments(table: Table) -> Table:
     return table.model_copy(update={"columns": columns, "comment": None, "notes": ()})
 
 
-def describe_chosen_tables(catalog: Catalog, tables: Sequence[Table], chars: int) -> str:
+def describe_chosen_tables_in_prompt(catalog: Catalog, tables: Sequence[Table], chars: int) -> str:
     """Describe the tables that fit the question best, which come first, in full: as many as fit but at least one."""
     shown = _fitting(tables, chars)
     return "\n".join([f"dataset {catalog.source}", *shown])
 
 
-def describe_catalog(catalog: Catalog, question: str, chars: int) -> str:
+def describe_catalog_in_prompt(catalog: Catalog, question: str, chars: int) -> str:
     """Describe the tables most relevant to the question in full, and name as many of the others as fit."""
     tables = rank_tables(catalog, question)
     shown = _fitting(tables, chars)
@@ -189,7 +192,7 @@ def _fitting(tables: Sequence[Table], chars: int) -> list[str]:
     shown: list[str] = []
     used = 0
     for table in tables:
-        text = show_table_to_model(table)
+        text = table_result_text_for_model(table)
         if shown and used + len(text) > chars:
             break
         shown.append(cut_result_text(text, chars))
@@ -197,7 +200,7 @@ def _fitting(tables: Sequence[Table], chars: int) -> list[str]:
     return shown
 
 
-def describe_earlier_run(run: Run) -> str:
+def describe_earlier_run_in_prompt(run: Run) -> str:
     """Describe an earlier run for a follow-up question."""
     lines = [f"question: {cut_result_text(run.text, 500)}"]
     steps = [s for s in run.steps if s.kind in ("sql", "python") and s.outcome == "ok"]

@@ -16,8 +16,8 @@ from etude.spool import Spool
 
 if TYPE_CHECKING:
     from etude.entities import ResultInfo
-    from etude.sources.parameters import Encoded
-    from etude.sources.pool import ResultStream
+    from etude.sources.engine_client import ResultStream
+    from etude.sources.query_parameters import Encoded
 
 Json = dict[str, Any]
 PARQUET = "application/vnd.apache.parquet"
@@ -51,18 +51,18 @@ def started_step_record(
 
 
 def finished_step_record(
-    step_id: str, source: str, info: Any, answer: ResultStream, artifact: Any, elapsed_ms: float
+    step_id: str, source: str, info: Any, stream: ResultStream, artifact: Any, elapsed_ms: float
 ) -> Json:
     """Return the end of a query that succeeded: what it read, what it returned and what it cost."""
-    end = answer.end
+    end = stream.end
     marks = end.get("fingerprints", {})
     return {
         "type": "step.finished",
         "step_id": step_id,
         "outcome": "ok",
         "estimate": end.get("estimate", {}),
-        "schema_fingerprint": answer.info.get("schema"),
-        "versions": answer.info.get("versions", {}),
+        "schema_fingerprint": stream.info.get("schema"),
+        "versions": stream.info.get("versions", {}),
         "reads": [{"source": source, "table": t, "fingerprint": marks.get(t)} for t in end["tables"]],
         "result": info,
         "artifact": artifact,
@@ -71,34 +71,34 @@ def finished_step_record(
 
 
 def collect_query_result(
-    answer: ResultStream, scratch: Path, describe: Callable[[ResultStream, Any], ResultInfo]
+    stream: ResultStream, scratch: Path, describe: Callable[[ResultStream, Any], ResultInfo]
 ) -> tuple[Result, Spool]:
-    """Read a result to its end; `describe` gets the answer and the schema of its batches."""
+    """Read a result to its end; `describe` gets the stream and the schema of its batches."""
     spool = Spool(scratch)
     try:
-        spool.take(answer.batches)
+        spool.take(stream.batches)
     except BaseException:
         spool.drop()
-        _close(answer)
+        _close(stream)
         raise
-    end, info = answer.end, describe(answer, spool.schema)
-    notes = truncation_note(info)
-    notes += tuple(f"{table}: {note}" for table in end["tables"] for note in answer.notes.get(table, ()))
+    end, info = stream.end, describe(stream, spool.schema)
+    notes = query_truncation_note(info)
+    notes += tuple(f"{table}: {note}" for table in end["tables"] for note in stream.notes.get(table, ()))
     notes += tuple(end.get("notes", ()))
     result = Result(info, spool.batches, spool.path, elapsed_ms=end["elapsed_ms"], notes=notes, sql=end["sql"])
     spool.keep(result)
     return result, spool
 
 
-def _close(answer: ResultStream) -> None:
+def _close(stream: ResultStream) -> None:
     try:
-        answer.batches.close()  # type: ignore[attr-defined]
+        stream.batches.close()  # type: ignore[attr-defined]
     except EtudeError:
         return  # the error that ended it is on its way
 
 
-def truncation_note(info: ResultInfo) -> tuple[str, ...]:
+def query_truncation_note(info: ResultInfo) -> tuple[str, ...]:
     """Return the note for a result that was cut because the caller asked for its first rows."""
     if not info.truncated:
         return ()
-    return (f"The first {info.row_count:,} rows, as `limit` asked; there are more.",)
+    return (f"Only the first {info.row_count:,} rows, because of `limit`; there are more.",)

@@ -17,7 +17,7 @@ from etude.runtime.number_check.evidence import (
     evidence_tables,
 )
 from etude.runtime.number_check.mentions import Mention
-from etude.runtime.number_check.precision import is_rounded_far, rounding_intervals
+from etude.runtime.number_check.precision import is_rounded_beyond_precision, rounding_intervals
 
 MANY_ROWS = 100
 """A result with more rows has most short numbers by chance."""
@@ -78,7 +78,7 @@ def choose_quoted(quotes: Sequence[Quotes]) -> list[str]:
     return [q.name for q in quotes if q in chosen]
 
 
-def rank_measures(names: Sequence[str], question: str, text: str, figures: Counter[str]) -> list[str]:
+def rank_quoted_measures(names: Sequence[str], question: str, text: str, figures: Counter[str]) -> list[str]:
     """Return columns in the order in which a chart should show them.
 
     Those that the question names come first, then those with the most figures in the answer, then those that it names.
@@ -126,7 +126,11 @@ def _holds(sizes: list[float], mention: Mention, scale: float) -> bool:
         low, high = sorted(abs(float(end)) / scale for end in ends)
         slack = 1e-12 * max(high, 1e-12)
         at = bisect_left(sizes, low - slack)
-        if at < len(sizes) and sizes[at] <= high + slack and not is_rounded_far(mention, sizes[at] * scale):
+        if (
+            at < len(sizes)
+            and sizes[at] <= high + slack
+            and not is_rounded_beyond_precision(mention, sizes[at] * scale)
+        ):
             return True
     return False
 

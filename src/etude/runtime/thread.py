@@ -76,7 +76,7 @@ def export_thread(store: Store, thread_id: str) -> dict[str, Any]:
     }
 
 
-def earlier_messages(store: Store, thread_id: str, run_id: str) -> list[Message]:
+def earlier_thread_messages(store: Store, thread_id: str, run_id: str) -> list[Message]:
     """Return the messages of the thread before the run began."""
     said = []
     for message in store.messages(thread_id):

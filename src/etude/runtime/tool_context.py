@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
@@ -24,21 +25,22 @@ from etude.errors import (
     Refused,
     UnknownTable,
     from_problem,
-    is_outage,
+    is_outage_error,
 )
 from etude.events import ArtifactCreated
 from etude.limits import lower_limits
-from etude.result import Result, describe_columns, empty_result_batches
+from etude.result import Result, describe_result_columns, empty_result_batches
 from etude.runtime.chart import CHART_BYTES, read_chart
-from etude.runtime.query import Query, RunLog, run_query_as_run, run_query_step
+from etude.runtime.query import Query, run_query_as_run, run_query_step
 from etude.runtime.query_record import PARQUET
-from etude.sources.pool import ResultStream
-from etude.sources.query_hints import find_date_difference, rewrite_for_dialect
+from etude.runtime.run_log import RunLog
+from etude.sources.engine_client import ResultStream
+from etude.sources.query_hints import query_hint_date_difference, query_hint_for_dialect
 from etude.spool import Spool
 from etude.tools.table_ranking import rank_tables
 
 if TYPE_CHECKING:
-    from etude.offline.vocabulary import KnownTable
+    from etude.offline.vocabulary import VocabularyTable
     from etude.runtime.notebook import Notebook
     from etude.sessions.base import Cell
     from etude.sources.plan import QueryPlan
@@ -73,7 +75,7 @@ _IMPORTS = {
 }
 
 
-def without_settings_advice(text: str) -> str:
+def tool_text_without_settings_advice(text: str) -> str:
     """Return the text of an error without the advice to change a setting, which a model cannot follow."""
     return _SETTINGS.sub("", text)
 
@@ -85,16 +87,16 @@ def quote_tool_text(word: str, text: str) -> str:
     return f"<data {word}>\n{text}\n</data {word}>"
 
 
-def without_quotes(text: str) -> str:
+def tool_text_without_quotes(text: str) -> str:
     """Return a text that a model was shown without the tags that mark data."""
     return _QUOTED.sub(r"\2", text)
 
 
-_QUOTED = re.compile(r"<data ([0-9a-f]{8})>\n(.*?)\n</data \1>", re.DOTALL)
+_QUOTED = re.compile(r"<data ([0-9a-z]{8})>\n(.*?)\n</data \1>", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class RunResources:
+class ToolResources:
     """What a run can reach."""
 
     names: tuple[str, ...]
@@ -109,9 +111,9 @@ class RunResources:
     """Lend the session of the run's thread; it is opened when it is first needed."""
     limits: Limits
     scratch: Path
-    mark: str = field(default_factory=lambda: secrets.token_hex(4))
-    """Marks data for the model. It is random, so no data can contain it."""
-    find_known: Callable[[str], Mapping[str, KnownTable]] = lambda _: {}
+    mark: str = field(default_factory=lambda: "".join(secrets.choice(ascii_lowercase) for _ in range(8)))
+    """Marks data for the model. It is random, so no data can contain it, and has no digits: it is not a figure."""
+    find_known: Callable[[str], Mapping[str, VocabularyTable]] = lambda _: {}
     """Return the tables of a source that its profile describes."""
     rank: Callable[[Catalog, str], Sequence[Table]] = rank_tables
     """Sort the tables of a catalog by how well they fit a question."""
@@ -140,7 +142,7 @@ class RunResources:
 class RecordedToolContext:
     """What one tool call can use; see `ToolContext`."""
 
-    def __init__(self, resources: RunResources, log: RunLog, step_id: str | None, cancel: Cancellation) -> None:
+    def __init__(self, resources: ToolResources, log: RunLog, step_id: str | None, cancel: Cancellation) -> None:
         self._resources = resources
         self._log = log
         self._step_id = step_id
@@ -169,7 +171,7 @@ class RecordedToolContext:
         """Run a query as a step of the run."""
         source = self._require(source)
         result = self._query(Query(source, query, None, self._limits()))
-        if difference := find_date_difference(query, self._text_dates(source)):
+        if difference := query_hint_date_difference(query, self._text_dates(source)):
             result.notes = (*result.notes, DATES_ARE_TEXT.format(difference))
         return result
 
@@ -216,7 +218,9 @@ class RecordedToolContext:
         """Add to an error how the query is written in the dialect of its source, if that was found and it runs."""
         if isinstance(error, UnknownTable) or query.plan is not None:
             return error
-        for sql in rewrite_for_dialect(query.sql, self.catalog(query.source).dialect, self._text_dates(query.source)):
+        for sql in query_hint_for_dialect(
+            query.sql, self.catalog(query.source).dialect, self._text_dates(query.source)
+        ):
             if self._runs(query.source, sql):
                 return type(error)(error.message, hint=f"{error.hint} This runs: {sql}".strip(), **error.details)
         return error
@@ -233,7 +237,7 @@ class RecordedToolContext:
 
     def python(self, code: str) -> Cell:
         """Run a cell in the session of the run's thread, as a step of the run."""
-        from etude.runtime.script import PREAMBLE
+        from etude.runtime.standalone_script import PREAMBLE
 
         with self._resources.lend_session() as notebook:
             for part in (code,) if notebook.history else (PREAMBLE, code):
@@ -241,7 +245,7 @@ class RecordedToolContext:
         if cell.outcome == "interrupted":
             raise Cancelled("The cell was interrupted.")
         if not cell.ok:
-            raise find_outage(cell) or _CellFailed(cell, self._resources.packages)
+            raise find_tool_outage(cell) or _CellFailed(cell, self._resources.packages)
         return replace(cell, notes=(*cell.notes, *self._keep(cell)))
 
     def _keep(self, cell: Cell) -> list[str]:
@@ -258,7 +262,7 @@ class RecordedToolContext:
                     notes.append(UNSHOWN.format(size=len(display.data), most=CHART_BYTES))
         if isinstance(cell.value, pa.Table):
             self.artifact = self._store(cell.value)
-            columns = describe_columns(cell.value.schema, [])
+            columns = describe_result_columns(cell.value.schema, [])
             self.result = ResultInfo(columns=columns, row_count=cell.value.num_rows, bytes=cell.value.nbytes)
             self._log.add(ArtifactCreated(artifact=self.artifact, step_id=self._step_id))
         return notes
@@ -277,7 +281,7 @@ class RecordedToolContext:
 
     def results(self) -> Mapping[str, Sequence[str]]:
         """Return the columns of the results so far, by their short ids."""
-        found = results_by_id(self._log.run)
+        found = tool_results_by_id(self._log.run)
         return {name: [c.name for c in step.result.columns] for name, step in found.items() if step.result}
 
     def find_figure_errors(self, text: str) -> Sequence[str]:
@@ -293,7 +297,7 @@ class RecordedToolContext:
     @property
     def result_id(self) -> str:
         """The short id of the table that the tool produced; empty if it produced none."""
-        return f"r{len(results_by_id(self._log.run)) + 1}" if self.result is not None else ""
+        return f"r{len(tool_results_by_id(self._log.run)) + 1}" if self.result is not None else ""
 
     @property
     def question(self) -> str:
@@ -313,7 +317,7 @@ class RecordedToolContext:
         if source in names:
             return source
         if not source:
-            raise Invalid("The dataset is not given.", hint=f"Datasets: {', '.join(names) or 'none'}.")
+            raise Invalid("No dataset was given.", hint=f"Datasets: {', '.join(names) or 'none'}.")
         near = difflib.get_close_matches(source, names, n=1)
         hint = f"Did you mean `{near[0]}`?" if near else f"Datasets: {', '.join(names) or 'none'}."
         raise NotFound(f"There is no dataset `{source}` here.", hint=hint)
@@ -323,7 +327,7 @@ class RecordedToolContext:
         allowed = run.budget.rows if run.budget else 0
         if not allowed:
             return limits
-        left = max(allowed - rows_read(run), 1)
+        left = max(allowed - rows_read_by_tools(run), 1)
         return lower_limits(limits, {"rows": left})
 
 
@@ -364,19 +368,19 @@ def _start(text: str) -> str:
     return "\n" if "\n" in text else " "
 
 
-def find_outage(cell: Cell) -> EtudeError | None:
+def find_tool_outage(cell: Cell) -> EtudeError | None:
     """Return the error of a cell that failed because a source could not be reached, else None."""
     inner = (cell.error or {}).get("problem")
     error = from_problem(inner) if isinstance(inner, dict) else None
-    return error if is_outage(error) else None
+    return error if is_outage_error(error) else None
 
 
-def results_by_id(run: Run) -> dict[str, Step]:
+def tool_results_by_id(run: Run) -> dict[str, Step]:
     """Return the steps that produced tables, by the short ids that the model knows them by: r1, r2 and so on."""
     steps = (s for s in run.steps if s.kind == "tool" and s.outcome == "ok" and s.result and s.artifact)
     return {f"r{number}": step for number, step in enumerate(steps, 1)}
 
 
-def rows_read(run: Run) -> int:
+def rows_read_by_tools(run: Run) -> int:
     """Return how many rows all queries of the run returned, those in its cells included."""
     return sum(s.result.row_count for s in run.steps if s.kind == "sql" and s.result is not None)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from etude.events import TextDelta
 from etude.runtime.figures import CLOSE, OPEN
-from etude.runtime.query import RunLog
+from etude.runtime.run_log import RunLog
 
 PAUSE_S = 0.05
 

@@ -14,7 +14,7 @@ from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
 from etude.cell_text import cell_to_json
 from etude.entities import RunFilter
 from etude.errors import EtudeError, Invalid
-from etude.search.base import Document, make_document
+from etude.search.index_base import Document, make_index_document
 from etude.sources.quoting import quote_identifier, quote_table
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def schema_documents(profile: SourceProfile) -> Iterator[Document]:
         parts = [_spaced(table.name), table.description or table.comment or "", " ".join(table.tags), columns]
         notes = [c.description or c.comment or "" for c in table.columns]
         text = "\n".join(p for p in (*parts, *notes) if p)[:TEXT]
-        yield make_document(f"table:{table.name}", "table", table.name, text, table=table.name)
+        yield make_index_document(f"table:{table.name}", "table", table.name, text, table=table.name)
         for column in table.columns:
             yield _describe_column(table, column)
 
@@ -90,7 +90,7 @@ def _describe_column(table: TableProfile, column: ColumnProfile) -> Document:
     parts = [f"{_spaced(column.name)} of {_spaced(table.name)}", column.description or column.comment or ""]
     text = "\n".join(p for p in (*parts, ", ".join(v[:80] for v in shown)) if p)[:TEXT]
     name = f"{table.name}.{column.name}"
-    return make_document(f"column:{name}", "column", name, text, table=table.name, column=column.name)
+    return make_index_document(f"column:{name}", "column", name, text, table=table.name, column=column.name)
 
 
 def _spaced(name: str) -> str:
@@ -115,7 +115,7 @@ def row_documents(app: App, source: Source, table: str, columns: TextColumns, li
             continue
         shown = json.dumps({k: cell_to_json(values[k]) for k in key}, ensure_ascii=False) if key else ""
         title = next((str(values[c])[:TITLE] for c in texts if values[c] not in (None, "")), "")
-        made = make_document("", "row", title, text, table=table, key=shown)
+        made = make_index_document("", "row", title, text, table=table, key=shown)
         made = made._replace(id=f"row:{table}:{shown or made.fingerprint}")
         if not key:
             if made.id in seen:
@@ -145,7 +145,7 @@ def value_documents(
             for (value,) in app.sql(source, sql, limits=limits, record=False).iter_rows():
                 text = str(value)[:TEXT]
                 if text.strip():
-                    found = make_document("", "value", text[:TITLE], text, table=table.name, column=name)
+                    found = make_index_document("", "value", text[:TITLE], text, table=table.name, column=name)
                     yield found._replace(id=f"value:{table.name}.{name}:{found.fingerprint}")
 
 
@@ -153,7 +153,7 @@ def playbook_documents(app: App) -> Iterator[Document]:
     """Yield the approved playbooks of the tenant."""
     for playbook in app.playbooks.approved():
         text = f"{playbook.description}\n{playbook.text}"[:TEXT]
-        yield make_document(f"playbook:{playbook.name}", "playbook", playbook.name, text)
+        yield make_index_document(f"playbook:{playbook.name}", "playbook", playbook.name, text)
 
 
 def run_documents(app: App, source: Source) -> Iterator[Document]:
@@ -167,7 +167,7 @@ def run_documents(app: App, source: Source) -> Iterator[Document]:
             for run in page.items:
                 if run.text not in seen:  # the latest of each question
                     seen.add(run.text)
-                    yield make_document(f"run:{run.id}", "run", run.text[:TITLE], run.text[:TEXT], key=run.id)
+                    yield make_index_document(f"run:{run.id}", "run", run.text[:TITLE], run.text[:TEXT], key=run.id)
             cursor = page.next
             if cursor is None:
                 return

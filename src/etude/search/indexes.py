@@ -15,12 +15,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
-from etude.catalog.storage.profiles import profiled_data_fingerprint
+from etude.catalog.storage.stored_profiles import profiled_data_fingerprint
 from etude.entities import Catalog, Limits, Table
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, Unavailable
 from etude.limits import change_limits
-from etude.search import exact, lance
-from etude.search.base import FIELDS, KINDS, Document, Mode, Only, OpenIndex, index_schema, indexed_text
+from etude.search import exact_index, lance_index
+from etude.search.document_files import find_document_files, read_document_files
 from etude.search.documents import (
     TextColumns,
     playbook_documents,
@@ -30,10 +30,10 @@ from etude.search.documents import (
     value_documents,
 )
 from etude.search.embeddings import Embeddings, open_embeddings
-from etude.search.files import find_document_files, read_document_files
-from etude.search.publication import IndexManifest, Publication, check_index_backend
-from etude.search.ranking import Ranked, cut_snippet, fuse_ranks
-from etude.search.results import BuiltIndex, IndexInfo, RankPart, SearchHit, SearchPage, Why
+from etude.search.index_base import FIELDS, KINDS, Document, Mode, Only, OpenIndex, index_document_text, index_schema
+from etude.search.index_publication import IndexManifest, IndexPublication, check_publication_backend
+from etude.search.ranking import Ranked, cut_ranking_snippet, fuse_ranks
+from etude.search.search_results import BuiltIndex, IndexInfo, RankPart, SearchHit, SearchPage, Why
 from etude.search.terms import query_terms, terms_of
 from etude.store.objects import Objects
 
@@ -84,10 +84,10 @@ class Indexes:
         """Return why LanceDB cannot use the store of indexes; an empty text if it can, or if it is not used."""
         settings = self._app.settings
         url = settings.search.store or settings.objects_url
-        if settings.search.backend == "exact" or not lance.is_lance_installed() or "://" not in url:
+        if settings.search.backend == "exact" or not lance_index.is_lance_installed() or "://" not in url:
             return ""
         options = settings.search.store_options or settings.objects_options
-        return lance.check_lance_store(Objects(url, **options), options)
+        return lance_index.check_lance_store(Objects(url, **options), options)
 
     # Building.
 
@@ -106,7 +106,7 @@ class Indexes:
         tell = on_progress or (lambda _what, _share: None)
         started, read_at = time.monotonic(), datetime.now(UTC)
         opened, notes = self._app.source(source), list[str]()
-        publication = Publication(self._app, opened)
+        publication = IndexPublication(self._app, opened)
         last = publication.read()
         named = tuple(columns) or (last.named if last is not None else ())
         tell("reading the catalog", 0.0)
@@ -132,9 +132,11 @@ class Indexes:
         try:
             finished = _finish(batches, maker, schema, documents, tell)
             if backend == "lance":
-                lance.write_lance_index(publication.objects, publication.options, place, schema, finished, documents)
+                lance_index.write_lance_index(
+                    publication.objects, publication.options, place, schema, finished, documents
+                )
             else:
-                exact.write_exact_index(publication.objects, place, schema, finished)
+                exact_index.write_exact_index(publication.objects, place, schema, finished)
         except BaseException:
             with suppress(EtudeError):
                 publication.remove_version(version)
@@ -223,19 +225,19 @@ class Indexes:
             tell(f"{sum(kinds.values()):,} documents read", 0.4)
         return batches, digest.hexdigest(), kinds
 
-    def _choose_backend(self, documents: int, publication: Publication, notes: list[str]) -> str:
+    def _choose_backend(self, documents: int, publication: IndexPublication, notes: list[str]) -> str:
         settings = self._app.settings.search
         chosen = settings.backend
         if chosen == "auto":
-            chosen = "lance" if lance.is_lance_installed() and documents > settings.exact else "exact"
-        if check_index_backend(chosen) == "lance" and publication.objects.folder is None:
-            trouble = lance.check_lance_store(publication.objects, publication.options)
+            chosen = "lance" if lance_index.is_lance_installed() and documents > settings.exact else "exact"
+        if check_publication_backend(chosen) == "lance" and publication.objects.folder is None:
+            trouble = lance_index.check_lance_store(publication.objects, publication.options)
             if trouble:
                 notes.append(f"{trouble} The index is an exact one, which is read into memory.")
                 return "exact"
         return chosen
 
-    def _known(self, publication: Publication, last: IndexManifest | None) -> dict[str, str]:
+    def _known(self, publication: IndexPublication, last: IndexManifest | None) -> dict[str, str]:
         """Return the fingerprints of the documents of the last version, by id."""
         known: dict[str, str] = {}
         if last is not None:
@@ -245,29 +247,29 @@ class Indexes:
         return known
 
     def _old_vectors(
-        self, publication: Publication, last: IndexManifest | None, identity: str | None, rebuild: bool
+        self, publication: IndexPublication, last: IndexManifest | None, identity: str | None, rebuild: bool
     ) -> Iterator[tuple[list[str], Any]]:
         """Yield fingerprints with their vectors from the last version, unless another model made them."""
         if last is None or rebuild or identity is None or last.embeddings != identity:
             return
         with suppress(NotFound, Unavailable):
             for batch in self._open(publication, last).batches(["fingerprint", "vector"], Only()):
-                yield batch.column("fingerprint").to_pylist(), exact.stored_vectors(batch.column("vector"))
+                yield batch.column("fingerprint").to_pylist(), exact_index.exact_index_vectors(batch.column("vector"))
 
     # Opening.
 
     def find(self, source: str | Source) -> IndexManifest | None:
         """Return the valid version of the index of a source; None if there is none."""
-        return Publication(self._app, self._app.source(source)).read()
+        return IndexPublication(self._app, self._app.source(source)).read()
 
     def remove(self, source: str | Source) -> None:
         """Remove the index of a source."""
-        publication = Publication(self._app, self._app.source(source))
+        publication = IndexPublication(self._app, self._app.source(source))
         with self._lock:
             self._opened.pop(publication.root, None)
         publication.remove()
 
-    def _open(self, publication: Publication, manifest: IndexManifest) -> OpenIndex:
+    def _open(self, publication: IndexPublication, manifest: IndexManifest) -> OpenIndex:
         with self._lock:
             known = self._opened.get(publication.root)
             if known is not None and known[0] == manifest.version:
@@ -276,10 +278,10 @@ class Indexes:
         place = publication.place(manifest.version)
         opened: OpenIndex
         if manifest.backend == "lance":
-            check_index_backend("lance")
-            opened = lance.open_lance_index(publication.objects, publication.options, place)
+            check_publication_backend("lance")
+            opened = lance_index.open_lance_index(publication.objects, publication.options, place)
         else:
-            opened = exact.open_exact_index(publication.objects, place)
+            opened = exact_index.open_exact_index(publication.objects, place)
         with self._lock:
             self._opened[publication.root] = (manifest.version, opened)
             while len(self._opened) > OPEN:
@@ -288,7 +290,7 @@ class Indexes:
 
     def open_latest(self, source: Source) -> tuple[IndexManifest, OpenIndex] | None:
         """Return the valid version of an index, open; None if there is none."""
-        publication = Publication(self._app, source)
+        publication = IndexPublication(self._app, source)
         for _ in range(3):
             manifest = publication.read()
             if manifest is None:
@@ -314,7 +316,7 @@ class Indexes:
             with self._lock:
                 self._schemas[source.name] = known
         index = known[1]
-        assert isinstance(index, exact.ExactIndex)  # noqa: S101 - for the type checker
+        assert isinstance(index, exact_index.ExactIndex)  # noqa: S101 - for the type checker
         identity = self.embeddings.identity if self.embeddings is not None and index.has_vectors else None
         return index, IndexInfo(source=source.name, embeddings=identity, documents=index.size)
 
@@ -326,12 +328,12 @@ class Indexes:
         They are compared by words, by frequent values if a profile is known, and by meaning if that is quick. No
         question fails because its tables could not be compared.
         """
-        from etude.catalog.storage.profiles import find_any_profile, has_profile
+        from etude.catalog.storage.stored_profiles import find_any_stored_profile, has_stored_profile
         from etude.search.table_choice import TableChooser, frequent_values
 
         profiled = False
         with suppress(EtudeError):
-            profiled = has_profile(self._app, source, catalog)
+            profiled = has_stored_profile(self._app, source, catalog)
         with self._lock:
             known = self._choosers.get(source.name)
         if known is None or known[:2] != (catalog, profiled):
@@ -339,7 +341,7 @@ class Indexes:
             with suppress(EtudeError):
                 model = self.embeddings if self.embeddings is not None and self.embeddings.quick else None
             with suppress(EtudeError):
-                profile = find_any_profile(self._app, source) if profiled else None
+                profile = find_any_stored_profile(self._app, source) if profiled else None
             chooser = TableChooser(catalog, model, frequent_values(profile) if profile is not None else None)
             known = (catalog, profiled, chooser)
             with self._lock:
@@ -422,7 +424,7 @@ class Indexes:
 
     def _rank(self, index: OpenIndex, asked: _Query, mode: Mode, only: Only) -> list[Ranked]:
         most = max(CANDIDATES, 2 * asked.most)
-        waits = mode == "hybrid" and asked.terms and isinstance(index, lance.LanceIndex)
+        waits = mode == "hybrid" and asked.terms and isinstance(index, lance_index.LanceIndex)
         words = self._pair.submit(index.by_words, asked.terms, most, only) if waits else None
         nearest = index.by_vector(self._vector(asked), most, only) if mode != "text" else []
         if words is not None:
@@ -522,7 +524,7 @@ def _finish(batches: Sequence[Any], maker: _VectorMaker, schema: Any, count: int
     done = 0
     for batch in batches:
         titles, texts = batch.column("title").to_pylist(), batch.column("text").to_pylist()
-        whole = [indexed_text(title, text) for title, text in zip(titles, texts)]
+        whole = [index_document_text(title, text) for title, text in zip(titles, texts)]
         columns = [*batch.columns, pa.array([" ".join(terms_of(text)) for text in whole], pa.string())]
         if maker.dimensions:
             columns.append(maker.make(batch.column("fingerprint").to_pylist(), whole))
@@ -531,14 +533,14 @@ def _finish(batches: Sequence[Any], maker: _VectorMaker, schema: Any, count: int
         tell(f"{done:,} of {count:,} documents indexed", 0.4 + 0.5 * done / max(count, 1))
 
 
-def make_index_in_memory(batches: Sequence[Any], model: Embeddings | None) -> exact.ExactIndex:
+def make_index_in_memory(batches: Sequence[Any], model: Embeddings | None) -> exact_index.ExactIndex:
     """Return an index of documents that is not stored."""
     import pyarrow as pa
 
     maker = _VectorMaker(model, iter(()))
     schema = index_schema(maker.dimensions)
     made = list(_finish(batches, maker, schema, 0, lambda _what, _share: None))
-    return exact.ExactIndex(pa.Table.from_batches(made, schema))
+    return exact_index.ExactIndex(pa.Table.from_batches(made, schema))
 
 
 def _storable(text: str) -> str:
@@ -635,7 +637,7 @@ def _read_hits(
 def _hit(source: str, document: Document, ranked: Ranked, terms: Sequence[str]) -> SearchHit:
     import json
 
-    snippet = cut_snippet(document.text, terms)
+    snippet = cut_ranking_snippet(document.text, terms)
     key: dict[str, Any] = {}
     if document.key:
         key = json.loads(document.key) if document.kind == "row" else {"run_id": document.key}

@@ -14,16 +14,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from etude.catalog.measure.pii import mask_value
+from etude.catalog.measure.pii import mask_pii_value
 from etude.cell_text import cell_to_json
 from etude.entities import Table
 from etude.errors import Invalid, LimitExceeded, NotFound, UnknownTable
 from etude.limits import change_limits
-from etude.search.base import Mode, Only, document_fingerprint
 from etude.search.documents import TextColumns, row_document_text
-from etude.search.exact import K1, B, stored_vectors
-from etude.search.ranking import cut_snippet
-from etude.search.results import FacetValue, MatchedRow, MatchPage
+from etude.search.exact_index import K1, B, exact_index_vectors
+from etude.search.index_base import Mode, Only, index_document_fingerprint
+from etude.search.ranking import cut_ranking_snippet
+from etude.search.search_results import FacetValue, MatchedRow, MatchPage
 from etude.search.terms import query_terms, terms_of
 from etude.sources.quoting import quote_identifier, quote_table
 
@@ -213,12 +213,12 @@ class Matcher:
         if self._open is not None and self._open[0].embeddings == model.identity:
             only = Only(("row",), (self._table.name,))
             for batch in self._open[1].batches(["fingerprint", "vector"], only):
-                known |= zip(batch.column("fingerprint").to_pylist(), stored_vectors(batch.column("vector")))
+                known |= zip(batch.column("fingerprint").to_pylist(), exact_index_vectors(batch.column("vector")))
         return _VectorRanking(text, model, known)
 
     def _matched(self, row: Mapping[str, Any], score: float, where: str, text: str, ranking: _Ranking) -> MatchedRow:
         column, similarity = ranking.nearest_column(row, self._columns)
-        terms = cut_snippet(row_document_text(row, self._columns), query_terms(text)).terms
+        terms = cut_ranking_snippet(row_document_text(row, self._columns), query_terms(text)).terms
         said = f"{similarity:.2f} similar in {column}" if ranking.mode == "vector" else ""
         if ranking.mode == "text":
             said = f"contains {', '.join(terms)}" if terms else "contains none of the words"
@@ -231,7 +231,7 @@ class Matcher:
         plain = cell_to_json(value)
         if kind is None or plain is None:
             return plain
-        return mask_value(kind, plain if isinstance(plain, str | int | float | bool) else str(plain))
+        return mask_pii_value(kind, plain if isinstance(plain, str | int | float | bool) else str(plain))
 
 
 class _Ranking(ABC):
@@ -264,7 +264,7 @@ class _VectorRanking(_Ranking):
         from etude.search.embeddings.base import load_numpy_for_embeddings
 
         np = load_numpy_for_embeddings()
-        fingerprints = [document_fingerprint(text) for text in texts]
+        fingerprints = [index_document_fingerprint(text) for text in texts]
         missing = {f: t for f, t in zip(fingerprints, texts) if f not in self._known}
         if missing:
             self._known |= zip(missing, self._model.embed(list(missing.values())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from etude.search.base import Found
+from etude.search.index_base import Found
 from etude.search.terms import find_terms
 
 RANK = 60
@@ -50,7 +50,7 @@ class Snippet:
     """The terms of the query that the whole text contains."""
 
 
-def cut_snippet(text: str, terms: Sequence[str], size: int = SNIPPET) -> Snippet:
+def cut_ranking_snippet(text: str, terms: Sequence[str], size: int = SNIPPET) -> Snippet:
     """Return the part of a text with the most terms, and their positions."""
     wanted = frozenset(terms)
     places = [term for term in find_terms(text) if term.text in wanted]

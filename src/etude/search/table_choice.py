@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from etude.entities import Catalog, Table
-from etude.search.base import Mode
 from etude.search.embeddings.base import load_numpy_for_embeddings
+from etude.search.index_base import Mode
 from etude.search.terms import terms_of
 from etude.tools.table_ranking import STOP_WORDS, rank_tables, ranking_words
 
@@ -22,12 +22,13 @@ MEANING = 0.5
 """The weight of the rank by meaning beside that by words."""
 COLUMN = 0.5
 """How much the nearest column of a table counts beside the table itself."""
-VALUE = 1.0
+VALUE = 2.0
 """The weight of a value that the question names, shared by the tables that have it."""
 LONGEST_VALUE = 5
 """Values of more terms are not looked for."""
-NEIGHBOUR = 0.7
-"""The part of its score that a table passes on along a key: a table that joins two others is seldom named."""
+NEIGHBOURS = (0.7, 0.4)
+"""The parts of its score that a table passes on along a first and a second key: a table that joins others is seldom
+named."""
 COLUMNS = 20_000
 """A source with more columns is compared by its tables alone."""
 
@@ -56,13 +57,20 @@ class TableChooser:
         for named in self._find_values(question):
             for name in named:
                 own[name] += VALUE / (RANK + len(named))
-        scores = dict(own)
+        scores = own
+        for part in NEIGHBOURS:
+            scores = self._pass_on(scores, part)
+        return sorted(self._catalog.tables, key=lambda t: (-scores[t.name], t.name))
+
+    def _pass_on(self, scores: Mapping[str, float], part: float) -> dict[str, float]:
+        """Return the scores after each table has passed on a part of its own to the tables at its keys."""
+        passed = dict(scores)
         for table in self._catalog.tables:
             for key in table.foreign_keys:
-                if key.to_table in own:
-                    scores[table.name] = max(scores[table.name], NEIGHBOUR * own[key.to_table])
-                    scores[key.to_table] = max(scores[key.to_table], NEIGHBOUR * own[table.name])
-        return sorted(self._catalog.tables, key=lambda t: (-scores[t.name], t.name))
+                if key.to_table in scores:
+                    passed[table.name] = max(passed[table.name], part * scores[key.to_table])
+                    passed[key.to_table] = max(passed[key.to_table], part * scores[table.name])
+        return passed
 
     def _find_values(self, question: str) -> list[frozenset[str]]:
         """Return the tables of each value that the question names; a value within a longer one does not count."""
@@ -94,7 +102,7 @@ class TableChooser:
     @staticmethod
     def _embed(model: Embeddings, tables: Sequence[Table]) -> tuple[Any, Any, list[int]]:
         """Return the vectors of tables, those of columns, and where the columns of each table start."""
-        whole = model.embed([describe_table(t) for t in tables])
+        whole = model.embed([describe_table_for_choice(t) for t in tables])
         if any(not t.columns for t in tables) or sum(len(t.columns) for t in tables) > COLUMNS:
             return whole, None, []
         texts, starts = list[str](), list[int]()
@@ -126,7 +134,7 @@ def _index_values(catalog: Catalog, values: Mapping[str, Iterable[str]]) -> dict
     return {terms: frozenset(names) for terms, names in tables.items()}
 
 
-def describe_table(table: Table) -> str:
+def describe_table_for_choice(table: Table) -> str:
     """Return the text of a table that is embedded: its name counts most."""
     name = _spaced(table.name)
     columns = [f"{_spaced(c.name)} {c.comment or ''}".strip() for c in table.columns]

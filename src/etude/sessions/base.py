@@ -12,10 +12,10 @@ from collections.abc import MutableSequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from etude.addresses import parse_allowed_host
 from etude.entities import SessionLimits
 from etude.errors import Invalid
-from etude.sessions import usage
+from etude.host_addresses import parse_allowed_host
+from etude.sessions import processor_time
 from etude.sessions.cgroups import Cgroup
 from etude.sessions.proxy import Proxy
 
@@ -94,7 +94,7 @@ class Channel:
         with contextlib.suppress(OSError, ValueError):
             if self.group is not None:
                 return self.group.cpu_s()
-        return usage.read_processor_time(self.pid)
+        return processor_time.read_processor_time(self.pid)
 
     def end_children(self) -> None:
         """End the processes that the interpreter started, if it cannot do so itself."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from etude.check import CheckResult, Failed, run_checks
+from etude.conformance import CheckResult, Failed, run_conformance_checks
 from etude.entities import SessionLimits
 from etude.sessions.base import Cell, Output, Provider, SandboxSpec
 from etude.sessions.session import Session
@@ -22,7 +22,7 @@ _SECRET = "etude-check-secret"  # noqa: S105 - the checks look for it
 
 def check_sandbox(provider: Provider) -> Iterator[CheckResult]:
     """Run every check, one result each; a failing check does not stop the others."""
-    yield from run_checks(CHECKS, provider)
+    yield from run_conformance_checks(CHECKS, provider)
 
 
 def _open(provider: Provider, seed: int = 0, **limits: Any) -> Session:

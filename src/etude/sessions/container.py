@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etude import confine
+from etude import process_confinement
 from etude.entities import SessionLimits
 from etude.errors import Invalid, SandboxError
 from etude.sessions import local
@@ -141,7 +141,7 @@ class ContainerProvider(Provider):
 
     def packages(self) -> tuple[str, ...]:
         """Return the libraries of this interpreter if they are mounted, else those that every image has."""
-        return local.installed_session_packages() if self._host_packages else super().packages()
+        return local.installed_local_packages() if self._host_packages else super().packages()
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """Fork an interpreter in the container of the spec; start the container first if it does not run."""
@@ -206,7 +206,7 @@ class ContainerProvider(Provider):
             # The kernel lets a session mount its own /proc only if this one is unmasked. No session sees this one.
             flags += ["--security-opt", "unmask=ALL"]
         path = [_PACKAGE]
-        flags += _bind(str(Path(confine.__file__).parent), f"{_PACKAGE}/etude")
+        flags += _bind(str(Path(process_confinement.__file__).parent), f"{_PACKAGE}/etude")
         if self._host_packages:
             path.append(_LIBRARIES)
             flags += _bind(sysconfig.get_path("purelib"), _LIBRARIES)
@@ -266,7 +266,7 @@ class _LimitsRefused(Exception):
     """The engine refused the limits, but may start the container without them."""
 
 
-class Container(local.ForkServerClient):
+class Container(local.LocalForkServer):
     """The host's client of one container and the fork server inside it."""
 
     def __init__(
@@ -306,7 +306,7 @@ class Container(local.ForkServerClient):
                 level=self.level,
                 asked=spec.level,
             )
-        local.require_own_network(spec, self.level, missing)
+        local.require_local_network(spec, self.level, missing)
         if self._libraries_of not in (None, tuple(place["python"])):
             ours, theirs = (".".join(map(str, v)) for v in (self._libraries_of, place["python"]))
             raise SandboxError(
@@ -378,7 +378,7 @@ class Container(local.ForkServerClient):
         self._process.wait()
 
 
-class _ContainerChannel(local.ServedChannel):
+class _ContainerChannel(local.LocalChannel):
     """A channel whose process may belong to another user."""
 
     def signal(self, number: int) -> None:

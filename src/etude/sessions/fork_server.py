@@ -25,7 +25,7 @@ import time
 from importlib import import_module
 from typing import Any, NoReturn
 
-from etude import confine
+from etude import process_confinement
 from etude.sessions import cgroups, isolation, kernel
 from etude.sessions.isolation import Confinement
 
@@ -38,7 +38,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def run_fork_server() -> None:
-    """Start the server from the command line that `local.ForkServerClient` or `container.Container` builds."""
+    """Start the server from the command line that `local.LocalForkServer` or `container.Container` builds."""
     parser = argparse.ArgumentParser()
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--control", type=int, help="an inherited socket to the host")
@@ -93,7 +93,7 @@ def _watch_from_parent(control: socket.socket, config: dict[str, Any]) -> None:
     It ends processes that sessions started if no namespace does, and removes files and control groups, which a killed
     host cannot remove.
     """
-    isolation.adopt_orphans()
+    isolation.adopt_orphaned_processes()
     own = os.getpid()
     child = os.fork()
     if child == 0:
@@ -141,10 +141,10 @@ def _describe_place() -> dict[str, Any]:
         "level": level,
         "missing": missing,
         "python": [*sys.version_info[:2]],
-        "readable": isolation.interpreter_paths(),
+        "readable": isolation.isolated_interpreter_paths(),
         "memory": _read_limit("memory.max", "memory/memory.limit_in_bytes"),
         "processes": _read_limit("pids.max", "pids/pids.max"),
-        "trusted": isolation.find_certificates(),
+        "trusted": isolation.isolated_certificate_paths(),
     }
 
 
@@ -160,9 +160,9 @@ def _read_limit(*names: str) -> int | None:
 def _enter(config: dict[str, Any], control: socket.socket) -> None:
     """Enter the namespaces and the private root, or drop root, so that forked sessions start confined."""
     if config["level"] < 3:
-        isolation.adopt_orphans()
+        isolation.adopt_orphaned_processes()
         if os.getuid() == 0:
-            needed = isolation.interpreter_paths()
+            needed = isolation.isolated_interpreter_paths()
             isolation.become_nobody()
             _keep_to_parent(config)
             for path in needed:
@@ -180,7 +180,7 @@ def _enter(config: dict[str, Any], control: socket.socket) -> None:
         isolation.enter_namespaces(isolation.NEWUSER | isolation.NEWPID)
     else:
         isolation.enter_namespaces(isolation.NEWUSER | isolation.NEWNS | isolation.NEWPID)
-    isolation.map_ids(0, uid, gid)
+    isolation.map_namespace_ids(0, uid, gid)
     child = os.fork()
     if child:
         # The parent only waits; the child is the first process of the new namespace.
@@ -297,8 +297,8 @@ class ForkServer:
             _take_socket(fd)  # first, so that any later failure is reported on the right socket
             cgroups.join_cgroups(group)
             os.closerange(4, 65536)
-            confine.lower_cpu_priority(NICE)
-            confine.prefer_for_oom_kill()  # if the machine runs out of memory, a session is killed, not the fork server
+            process_confinement.lower_process_priority(NICE)
+            process_confinement.prefer_process_for_oom_kill()  # rather a session than the fork server
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             sock = socket.socket(fileno=3)
@@ -312,7 +312,7 @@ class ForkServer:
                 os.write(3, kernel.HEAD.pack(len(body), b"F"[0]) + body)
             os._exit(1)
         try:
-            kernel.serve_cells(sock)
+            kernel.serve_kernel_cells(sock)
         finally:
             os._exit(0)  # whatever user code does, a session must never continue as a fork server
 
@@ -327,14 +327,16 @@ class ForkServer:
         else:
             os.setsid()  # the filter lets no process leave this group, so one signal ends all of them
             isolation.die_with_parent(parent=self._pid)
-            others = isolation.count_user_tasks(os.getuid())
+            others = isolation.count_tasks_of_isolated_user(os.getuid())
             scratch = request["scratch"]
             os.mkdir(scratch, 0o700)
             readable, writable = [*self._config["readable"], *self._config["data"]], [scratch]
         os.chdir(scratch)
-        isolation.limit_session(cage, others)
+        isolation.limit_isolated_session(cage, others)
         allow_tcp = self._network is not None
-        if not confine.grant_only_paths(readable, [*writable, "/dev/null"], scoped=True, allow_tcp=allow_tcp):
+        if not process_confinement.confine_process_paths(
+            readable, [*writable, "/dev/null"], scoped=True, allow_tcp=allow_tcp
+        ):
             raise OSError("Landlock refused the rules")
         isolation.drop_capabilities()
         return scratch

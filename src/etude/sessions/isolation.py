@@ -24,7 +24,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from etude import confine
+from etude import process_confinement
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     0x20000,
@@ -87,7 +87,7 @@ def _write(path: str, text: str) -> None:
         file.write(text.encode())
 
 
-def map_ids(inside: int, outside_uid: int, outside_gid: int) -> None:
+def map_namespace_ids(inside: int, outside_uid: int, outside_gid: int) -> None:
     """Map the ids of a new user namespace: this process has id `inside` there, and keeps its ids outside."""
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{inside} {outside_uid} 1")
@@ -115,13 +115,13 @@ def probe_isolation() -> tuple[int, list[str]]:
 def _find_level() -> tuple[int, list[str]]:
     if sys.platform != "linux" or seccomp_machine() is None:
         return 1, ["Linux on x86-64 or arm64: on other systems, use a container"]
-    if confine.landlock_abi() < 1:
+    if process_confinement.process_landlock_abi() < 1:
         return 1, ["Landlock: Linux 5.13 or newer with Landlock enabled"]
     # A library may start threads in every child (lancedb does), and a process with threads cannot enter a namespace.
     if ("lancedb" not in sys.modules and can_isolate()) or _can_isolate_afresh():
         return 3, []
     missing = ["user namespaces: `sysctl kernel.unprivileged_userns_clone=1`, or a container that allows them"]
-    if confine.landlock_abi() < 6:
+    if process_confinement.process_landlock_abi() < 6:
         # Without a process namespace, only the scopes of Landlock keep a session from signalling other sessions.
         return 1, [*missing, "Landlock ABI 6 (Linux 6.12), which level 2 needs"]
     return 2, missing
@@ -137,7 +137,7 @@ def can_isolate() -> bool:
                 become_nobody()
             uid, gid = os.getuid(), os.getgid()
             enter_namespaces(NEWUSER | NEWNS | NEWPID)
-            map_ids(0, uid, gid)
+            map_namespace_ids(0, uid, gid)
             inner = os.fork()
             if inner == 0:
                 enter_namespaces(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
@@ -156,17 +156,23 @@ def _can_isolate_afresh() -> bool:
     return subprocess.run([sys.executable, "-E", "-s", "-c", code], capture_output=True, check=False).returncode == 0
 
 
-def interpreter_paths() -> list[str]:
+def isolated_interpreter_paths() -> list[str]:
     """Return the folders of this interpreter, its libraries and etude.
 
     Not all of `sys.path`: its first entry is the folder of the script that was started, with all of its files.
     """
     libraries = [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]
-    found = [sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), *libraries, os.path.dirname(confine.__file__)]
+    found = [
+        sys.prefix,
+        sys.base_prefix,
+        os.path.dirname(os.__file__),
+        *libraries,
+        os.path.dirname(process_confinement.__file__),
+    ]
     return [p for p in dict.fromkeys(found) if os.path.exists(p) and os.path.realpath(p) != "/"]
 
 
-def find_certificates() -> dict[str, str]:
+def isolated_certificate_paths() -> dict[str, str]:
     """Return the paths of the trusted certificates, by the environment variables that OpenSSL reads them from."""
     import ssl
 
@@ -175,7 +181,7 @@ def find_certificates() -> dict[str, str]:
     return {name: path for name, path in named.items() if path}
 
 
-def count_user_tasks(uid: int) -> int:
+def count_tasks_of_isolated_user(uid: int) -> int:
     """Return how many processes and threads a user has."""
     found = 0
     for name in os.listdir("/proc"):
@@ -310,7 +316,7 @@ def enter_session_namespaces(cage: Confinement, loopback: bool = False) -> None:
     uid, gid = os.getuid(), os.getgid()
     enter_namespaces(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
     if loopback:
-        raise_loopback()  # now: in its own user namespace, the session may not configure the network
+        raise_namespace_loopback()  # now: in its own user namespace, the session may not configure the network
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "subset=pid")
     size = f"size={cage.scratch},nr_inodes=4096,mode=700"
     _mount("tmpfs", SCRATCH, "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, size)
@@ -319,7 +325,7 @@ def enter_session_namespaces(cage: Confinement, loopback: bool = False) -> None:
     with contextlib.suppress(Denied):  # a container may refuse this, but has its own host name
         _call("sethostname", b"session", 7)
     enter_namespaces(NEWUSER)
-    map_ids(INSIDE_UID, uid, gid)
+    map_namespace_ids(INSIDE_UID, uid, gid)
 
 
 def mount_proc() -> None:
@@ -327,7 +333,7 @@ def mount_proc() -> None:
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
 
-def raise_loopback() -> None:
+def raise_namespace_loopback() -> None:
     """Start the loopback interface of a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", _IFF_UP))
@@ -341,7 +347,7 @@ def listen_in_namespace() -> socket.socket:
     return listener
 
 
-def limit_session(cage: Confinement, other_tasks: int = 0) -> None:
+def limit_isolated_session(cage: Confinement, other_tasks: int = 0) -> None:
     """Set the resource limits of the session's processes.
 
     The kernel also counts `other_tasks` of the same user towards the limit of processes.
@@ -393,7 +399,7 @@ def die_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> 
         os.kill(os.getpid(), number)
 
 
-def adopt_orphans() -> None:
+def adopt_orphaned_processes() -> None:
     """Become the parent of orphaned descendants, so that this process can end them."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -560,7 +566,7 @@ def build_seccomp_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> byt
     code += _refuse(numbers["flock"], errno.ENOSYS)
     # Huge pages come from a pool of the whole machine, which no limit of a process covers.
     code += _refuse(numbers["mmap"], errno.EPERM, (_ARG3, "any", _MAP_HUGETLB))
-    # The limit on core dumps must not change: 0 would allow piped dumps again (see `limit_session`).
+    # The limit on core dumps must not change: 0 would allow piped dumps again (see `limit_isolated_session`).
     code += _refuse(numbers["setrlimit"], errno.EPERM, (_ARG0, "is", resource.RLIMIT_CORE))
     for half in (_ARG2, _ARG2_HIGH):
         code += _refuse(numbers["prlimit64"], errno.EPERM, (_ARG1, "is", resource.RLIMIT_CORE), (half, "not", 0))
@@ -619,7 +625,7 @@ def _refuse(number: int, error: int, *tests: tuple[int, str, int]) -> list[_Inst
 
 def apply_seccomp_filter(program: bytes) -> None:
     """Apply the filter to this process and all processes it starts from now on."""
-    confine.refuse_new_privileges()
+    process_confinement.refuse_new_process_privileges()
     buffer = ctypes.create_string_buffer(program)
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
     _call("prctl", 22, ctypes.c_ulong(2), ctypes.create_string_buffer(header), 0, 0)

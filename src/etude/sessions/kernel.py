@@ -68,7 +68,7 @@ SESSION: KernelSession | None = None
 """The session of this process, through which `etude.connect()` reaches the host."""
 
 
-class SocketWait:
+class KernelSocketWait:
     """Waits until a socket has something to read.
 
     Answers often come within microseconds, so it spins first, which is faster than to sleep and be woken. On a busy
@@ -99,14 +99,14 @@ class SocketWait:
         return bool(self._poll.poll(milliseconds))
 
 
-class OutputStream(io.TextIOBase):
+class KernelOutputStream(io.TextIOBase):
     """A text stream that sends what is written to it line by line, or in pieces of a few kilobytes."""
 
     def __init__(self, session: KernelSession, kind: bytes, name: str) -> None:
         self._session = session
         self._kind = kind
         self.name = name
-        self.other: OutputStream | None = None
+        self.other: KernelOutputStream | None = None
         """The other of the two streams. It is flushed before a write to this one, to keep the order of the output."""
         self._parts: list[str] = []
         self._size = 0
@@ -158,7 +158,7 @@ class KernelSession:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._watch = SocketWait(sock)
+        self._watch = KernelSocketWait(sock)
         self._send_lock = threading.Lock()
         self._call_lock = threading.Lock()
         self._data = b""
@@ -268,7 +268,10 @@ class KernelSession:
         """Run cells until the host closes the socket."""
         signal.signal(signal.SIGINT, self._on_interrupt)
         os.register_at_fork(after_in_child=self._become_copy)
-        sys.stdout, sys.stderr = out, err = OutputStream(self, b"O", "<stdout>"), OutputStream(self, b"E", "<stderr>")
+        sys.stdout, sys.stderr = out, err = (
+            KernelOutputStream(self, b"O", "<stdout>"),
+            KernelOutputStream(self, b"E", "<stderr>"),
+        )
         out.other, err.other = err, out
         # Code that redirects the output restores it from these.
         sys.__stdout__, sys.__stderr__ = out, err  # type: ignore[misc, assignment]
@@ -288,7 +291,7 @@ class KernelSession:
                     (number,) = NUMBER.unpack_from(payload)
                     self._run(number, payload[NUMBER.size :].decode("utf-8", "surrogatepass"))
                 elif kind == SEED:
-                    seed_interpreter(int(payload))
+                    seed_kernel(int(payload))
                 else:
                     self._forget_descriptors()  # the reply to a call that was interrupted
             except KeyboardInterrupt:
@@ -321,11 +324,11 @@ class KernelSession:
                 self._in_cell = False
         except BaseException as error:
             # Anything that user code raises is the cell's error, including SystemExit and exceptions from __repr__.
-            end = {"id": number, "ok": False, "error": describe_cell_error(error)}
+            end = {"id": number, "ok": False, "error": describe_kernel_error(error)}
         if self._is_copy:
             os._exit(0)  # user code forked and did not exit: two processes would read cells from one socket
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, OutputStream):
+            if isinstance(stream, KernelOutputStream):
                 stream.flush()
         if self._has_children():
             end["left"] = True
@@ -386,7 +389,7 @@ class KernelSession:
                 end.setdefault("value", self._display(pyplot.figure(number)))
 
     def _display(self, value: Any) -> dict[str, Any]:
-        shown = describe_cell_value(value)
+        shown = describe_kernel_value(value)
         blob = shown.pop("blob", None)
         if blob is not None:
             try:
@@ -450,7 +453,7 @@ def _as_expression(code: str, name: str) -> types.CodeType | None:
         return None  # a statement, or an error, which the full parse reports
 
 
-def seed_interpreter(value: int) -> None:
+def seed_kernel(value: int) -> None:
     """Seed the random numbers: sessions are forked from one process and would all draw the same ones."""
     import random
 
@@ -552,7 +555,7 @@ def print_completions_in_session(text: str, within_s: float) -> None:
     sys.stdout.write(found.decode())
 
 
-def describe_cell_value(value: Any) -> dict[str, Any]:
+def describe_kernel_value(value: Any) -> dict[str, Any]:
     """Describe a value: its text and, if it has a richer form, that form as a blob with its media type."""
     for describe in (_table, _chart, _figure) if type(value) not in _SCALARS else ():
         rich = describe(value)
@@ -698,7 +701,7 @@ def _figure(value: Any) -> dict[str, Any] | None:
     return _preview(repr(value)) | {"type": "figure", "media": PNG, "blob": sink.getvalue()}
 
 
-def describe_cell_error(error: BaseException) -> dict[str, Any]:
+def describe_kernel_error(error: BaseException) -> dict[str, Any]:
     """Describe an exception as data: its type, its text, and a traceback of only the user's code."""
     try:
         message = _without_middle(str(error))
@@ -758,7 +761,7 @@ def _without_middle(text: str) -> str:
     return f"{text[:half]}\n... {len(text) - 2 * half:,} characters are cut ...\n{text[-half:]}"
 
 
-def serve_cells(sock: socket.socket) -> None:
+def serve_kernel_cells(sock: socket.socket) -> None:
     """Serve as the session behind `sock` until the socket closes."""
     global SESSION  # noqa: PLW0603 - a process is one session
     SESSION = KernelSession(sock)

@@ -17,7 +17,7 @@ from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
 
-from etude import confine
+from etude import process_confinement
 from etude.entities import SessionLimits
 from etude.errors import SandboxError
 from etude.sessions import cgroups, isolation, kernel
@@ -48,7 +48,7 @@ ENVIRONMENT = {
 }
 
 
-class ForkServerClient:
+class LocalForkServer:
     """The host's client of one fork server."""
 
     _gone = False
@@ -86,12 +86,12 @@ class ForkServerClient:
             )
 
     def _config(self, spec: SandboxSpec) -> dict[str, Any]:
-        readable = isolation.interpreter_paths()
+        readable = isolation.isolated_interpreter_paths()
         if self.level < 3:
             if os.getuid() == 0:
                 os.chown(self._scratch_root, isolation.NOBODY, isolation.NOBODY)
             readable += LEVEL_2_PATHS
-        trusted = isolation.find_certificates() if spec.network else None
+        trusted = isolation.isolated_certificate_paths() if spec.network else None
         return {
             "level": self.level,
             "readable": [*readable, *(trusted or {}).values()],
@@ -157,7 +157,7 @@ class ForkServerClient:
         return fds[0], group
 
     def _hold(self, sock: socket.socket, pidfd: int) -> Channel:
-        return ServedChannel(self, sock, pidfd, {"provider": "local", "level": self.level})
+        return LocalChannel(self, sock, pidfd, {"provider": "local", "level": self.level})
 
     def ask(self, what: str, value: int, pidfd: int) -> None:
         """Send the server a request about a session, without waiting for an answer."""
@@ -202,10 +202,10 @@ class ForkServerClient:
             shutil.rmtree(self._scratch_root, ignore_errors=True)
 
 
-class ServedChannel(Channel):
+class LocalChannel(Channel):
     """A channel to a session of a fork server."""
 
-    def __init__(self, server: ForkServerClient, sock: socket.socket, pidfd: int, isolation: dict[str, Any]) -> None:
+    def __init__(self, server: LocalForkServer, sock: socket.socket, pidfd: int, isolation: dict[str, Any]) -> None:
         super().__init__(sock, pidfd, isolation)
         self._server = server
 
@@ -295,11 +295,11 @@ def _kind(spec: SandboxSpec, limits: SessionLimits) -> tuple[Any, ...]:
 
 def _import_path() -> list[str]:
     """Return the import path of the server: the folders of the interpreter and of etude."""
-    own = [*isolation.interpreter_paths(), os.path.dirname(os.path.dirname(confine.__file__))]
+    own = [*isolation.isolated_interpreter_paths(), os.path.dirname(os.path.dirname(process_confinement.__file__))]
     return [p for p in sys.path if any(p == o or p.startswith(f"{o}/") for o in own)]
 
 
-def require_own_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
+def require_local_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
     """Raise `SandboxError` if the spec has a list of hosts, but a session would not have its own network."""
     if spec.network and level < 3:
         raise SandboxError(
@@ -312,7 +312,7 @@ def require_own_network(spec: SandboxSpec, level: int, missing: list[str]) -> No
 
 
 @cache
-def installed_session_packages() -> tuple[str, ...]:
+def installed_local_packages() -> tuple[str, ...]:
     """Return the libraries for analysis that can be imported; nothing is imported to find out."""
     # Not `importlib.util.find_spec`: a command leaves pandas out of its own process, but not out of sessions.
     return tuple(name for name in (*REQUIRED, *ANALYSIS) if PathFinder.find_spec(name) is not None)
@@ -325,8 +325,8 @@ class LocalProvider(Provider):
         self._size = ready
         self._max_level = max_level
         self._lock = threading.RLock()
-        self._zygotes: dict[tuple[Any, ...], ForkServerClient] = {}
-        self._outdated: list[ForkServerClient] = []
+        self._zygotes: dict[tuple[Any, ...], LocalForkServer] = {}
+        self._outdated: list[LocalForkServer] = []
         self._ready: dict[tuple[Any, ...], list[Channel]] = {}
         self._closed = False
         self._looked = False
@@ -334,7 +334,7 @@ class LocalProvider(Provider):
 
     def packages(self) -> tuple[str, ...]:
         """Return the libraries for analysis that this interpreter has: sessions import the same ones."""
-        return installed_session_packages()
+        return installed_local_packages()
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """Return an interpreter that was kept ready for such a session, or fork one now."""
@@ -407,10 +407,10 @@ class LocalProvider(Provider):
                 level=level,
                 asked=spec.level,
             )
-        require_own_network(spec, level, missing)
+        require_local_network(spec, level, missing)
         return level
 
-    def _fork_server(self, spec: SandboxSpec, level: int) -> ForkServerClient:
+    def _fork_server(self, spec: SandboxSpec, level: int) -> LocalForkServer:
         with self._lock:
             if self._closed:
                 raise SandboxError("The sandboxes are shut down.", hint="Open another app.")
@@ -422,7 +422,7 @@ class LocalProvider(Provider):
             if found is None or not found.alive:
                 if found is not None:
                     found.close()
-                found = self._zygotes[spec.key()] = ForkServerClient(spec, level, self._groups())
+                found = self._zygotes[spec.key()] = LocalForkServer(spec, level, self._groups())
             return found
 
     def _groups(self) -> Cgroups | None:

@@ -17,17 +17,17 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from etude.addresses import (
+from etude.errors import Refused, Unavailable
+from etude.host_addresses import (
     Address,
     Resolve,
-    dial_addresses,
-    find_addresses,
-    loopback_addresses,
+    dial_host_addresses,
+    find_host_addresses,
+    loopback_host_addresses,
     parse_allowed_host,
     parse_host_port,
     resolve_host,
 )
-from etude.errors import Refused, Unavailable
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(r"[!-~]+")
@@ -241,7 +241,7 @@ class Proxy:
         if (request.host, request.port) not in self._allowed:
             raise _Answer(403, f"{request.host}:{request.port} is not on the list")
         try:
-            target = dial_addresses(
+            target = dial_host_addresses(
                 self._addresses(request), request.port, self._limits.connect_s, hold=self._hold, drop=self._forget
             )
         except OSError as error:
@@ -260,9 +260,9 @@ class Proxy:
         with contextlib.suppress(ValueError):
             return [ipaddress.ip_address(request.host)]  # the list itself names this address
         if request.host == "localhost":
-            return loopback_addresses()
+            return loopback_host_addresses()
         try:
-            return find_addresses(request.host, request.port, resolve=self._resolve)
+            return find_host_addresses(request.host, request.port, resolve=self._resolve)
         except Unavailable:
             raise _Answer(502, f"{request.host} has no address") from None
         except Refused:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 from etude import wire
-from etude.arrow_limits import check_batch_limits, refuse_compressed_arrow
+from etude.arrow_limits import check_arrow_limits, refuse_compressed_arrow
 from etude.cancellation import Cancellation
 from etude.entities import SessionLimits
 from etude.errors import Invalid, LimitExceeded, SandboxError, problem
@@ -30,7 +30,7 @@ from etude.sessions.base import (
     SandboxSpec,
     drop_old_displays,
 )
-from etude.sessions.usage import idle_check
+from etude.sessions.processor_time import idle_check
 
 MAX_FRAME = 64 << 20
 MAX_DISPLAYS = 64
@@ -50,7 +50,7 @@ _decode = json.JSONDecoder().decode
 _STDOUT, _STDERR, _DISPLAY, _END, _CALL = b"OEDXC"
 
 
-class Broker(Protocol):
+class SessionBroker(Protocol):
     """The host's side of `db` in a session: it runs the queries."""
 
     def answer(self, request: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int | None]:
@@ -75,7 +75,7 @@ class Session:
         provider: Provider,
         spec: SandboxSpec | None = None,
         limits: SessionLimits | None = None,
-        broker: Broker | None = None,
+        broker: SessionBroker | None = None,
         seed: int = 0,
     ) -> None:
         self._provider = provider
@@ -118,7 +118,7 @@ class Session:
             self._channel = self._provider.start(self._spec, self.limits)
             self._isolation = self._channel.isolation
             self._fresh = True
-            self._frames = Frames(self._channel.sock)
+            self._frames = SessionFrames(self._channel.sock)
         return self._channel
 
     # -- running
@@ -335,12 +335,12 @@ class _Stop:
             raise wire.Closed
 
 
-class Frames:
+class SessionFrames:
     """Reads frames from a session. It does not trust the stated lengths: it caps them before it buffers anything."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._watch = kernel.SocketWait(sock)
+        self._watch = kernel.KernelSocketWait(sock)
         self._data = bytearray()
 
     def next(self, deadline: float) -> tuple[int, bytes] | None:
@@ -409,7 +409,7 @@ class _Run:
                 limit="displays",
             )
         number = self._lent_bytes = self._lent_bytes + size  # it only grows, so every number is unique
-        self._lent[number] = wire.lend_memory(size)
+        self._lent[number] = wire.lend_wire_memory(size)
         return {"lent": number}, os.dup(self._lent[number])
 
     def note(self, text: str) -> None:
@@ -451,7 +451,7 @@ class _Run:
         data: Any = memoryview(payload)[4 + size :]
         if "size" in head:
             length = int(head["size"])  # may raise, so before the descriptor is taken over
-            data = memoryview(wire.map_shared_memory(self._lent.pop(head["lent"]), length, whole=True))
+            data = memoryview(wire.map_wire_memory(self._lent.pop(head["lent"]), length, whole=True))
         elif len(data) > kernel.INLINE:
             raise wire.Closed  # the kernel sends larger displays through shared memory
         if head["id"] != self.id or len(self._displays) >= MAX_DISPLAYS or head["media"] not in kernel.MEDIA:
@@ -544,7 +544,7 @@ def _read_table(data: bytes | memoryview) -> Any:
         raise ValueError
     table = reader.read_all()
     table.validate(full=True)  # offsets are untrusted, and Arrow does not check them when it reads values
-    check_batch_limits(table)
+    check_arrow_limits(table)
     return table
 
 

@@ -12,14 +12,14 @@ from etude.spool import spool_to_parquet
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
-def check_table_name(name: object) -> str:
+def check_arrow_table_name(name: object) -> str:
     """Return the name of a table to register; raise `Invalid` if a query would have to quote it."""
     if not isinstance(name, str) or not _TABLE.fullmatch(name):
         raise Invalid(f"`{str(name)[:80]}` cannot name a table.", hint="Use letters, digits and `_`, no digit first.")
     return name
 
 
-def table_to_batches(data: Any, name: str) -> tuple[Any, Iterable[Any]]:
+def arrow_table_to_batches(data: Any, name: str) -> tuple[Any, Iterable[Any]]:
     """Return a table of another library as an Arrow schema and batches."""
     import pyarrow as pa
 
@@ -56,12 +56,12 @@ def _to_table(data: Any) -> Any:
     raise TypeError(f"it is a {type(data).__name__}")
 
 
-def table_to_parquet_pieces(data: Any, name: str, size: int) -> Iterator[tuple[bytes, bool]]:
+def arrow_table_to_parquet_pieces(data: Any, name: str, size: int) -> Iterator[tuple[bytes, bool]]:
     """Yield a table as pieces of a Parquet file, each with whether more follow."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
-    spool_to_parquet(sink, *table_to_batches(data, name))
+    spool_to_parquet(sink, *arrow_table_to_batches(data, name))
     content = memoryview(sink.getvalue())
     for start in range(0, len(content), size):
         yield bytes(content[start : start + size]), start + size < len(content)

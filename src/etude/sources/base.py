@@ -62,8 +62,7 @@ class LoadWait:
             raise Cancelled("The query was cancelled.")
         if not self.left_s:
             raise LimitExceeded(
-                f"Reading `{os.path.basename(path)}` for this query exceeded its limit of {self.timeout_s:g} s and was "
-                "stopped.",
+                f"Reading `{os.path.basename(path)}` for this query exceeded its time limit of {self.timeout_s:g} s.",
                 hint="Raise `limits.timeout_s`, or read it once without a limit: `etude sources show`.",
                 limit="timeout_s",
                 value=self.timeout_s,
@@ -128,7 +127,6 @@ class Driver(ABC):
 
     dialect: ClassVar[str]
     """The name of the dialect in sqlglot."""
-    needs_network: ClassVar[bool] = False
 
     column_types: Sequence[str] = ()
     """The engine's own names of the result's column types, known after `run` has started."""
@@ -151,7 +149,7 @@ class Driver(ABC):
     def check(self, sql: str, params: int = 0) -> CheckedQuery:
         """Return the statement as it will run; raise `Refused`, `UnknownTable` or `InvalidQuery`, with the position.
 
-        It may have `params` parameters, which `parameters.place_params` has written in the engine's own way.
+        It may have `params` parameters, which `query_parameters.place_query_params` wrote in the engine's own way.
         """
 
     @abstractmethod

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from etude.check import CheckResult, Failed, run_checks
+from etude.conformance import CheckResult, Failed, run_conformance_checks
 from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, UnknownTable
 from etude.sources.source import Source
@@ -21,15 +21,15 @@ LATE_S = 3.0
 
 def check_source(source: Source) -> Iterator[CheckResult]:
     """Run every check, one result each; a failing check does not stop the others."""
-    yield from run_checks(CHECKS, source)
+    yield from run_conformance_checks(CHECKS, source)
 
 
 def _query(source: Source, sql: str, **limits: Any) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
-    answer = source.query(sql, Limits(**limits), describe=True)
+    stream = source.query(sql, Limits(**limits), describe=True)
     rows: list[tuple[Any, ...]] = []
-    for batch in answer.batches:
+    for batch in stream.batches:
         rows += zip(*(c.to_pylist() for c in batch.columns), strict=True)
-    return rows, answer.end
+    return rows, stream.end
 
 
 def _expect(seen: object, wanted: object, what: str) -> None:
@@ -71,17 +71,17 @@ def _every_table_reads(source: Source) -> str:
     catalog = source.catalog()
     for table in catalog.tables[:20]:
         named = exp.select("*").from_(exp.to_table(table.name, dialect=catalog.dialect)).limit(1)
-        answer = source.query(named.sql(dialect=catalog.dialect, identify=True), Limits(rows=1))
-        seen = [b.schema.names for b in answer.batches]
+        stream = source.query(named.sql(dialect=catalog.dialect, identify=True), Limits(rows=1))
+        seen = [b.schema.names for b in stream.batches]
         _expect(seen[0], [c.name for c in table.columns], f"columns of `{table.name}`")
     return f"{min(len(catalog.tables), 20)} tables read"
 
 
 def _streams(source: Source) -> str:
     started = time.perf_counter()
-    answer = source.query(_MILLION, Limits(timeout_s=120, rows=0, bytes=0))
+    stream = source.query(_MILLION, Limits(timeout_s=120, rows=0, bytes=0))
     count = largest = 0
-    for batch in answer.batches:
+    for batch in stream.batches:
         count += batch.num_rows
         largest = max(largest, batch.num_rows)
     _expect(count, 1_000_000, "rows of a million-row result")
@@ -104,10 +104,10 @@ def _caps(source: Source) -> str:
 
 def _parameters(source: Source) -> str:
     hostile = "x' OR 1 = 1 --"
-    answer = source.query("SELECT 1 AS a WHERE 2 = ? AND 'x' <> ?", Limits(), params=[2, hostile])
-    _expect([b.num_rows for b in answer.batches if b.num_rows], [1], "a row by its parameters")
-    answer = source.query("SELECT 1 AS a WHERE 'x' = ?", Limits(), params=[hostile])
-    _expect([b.num_rows for b in answer.batches if b.num_rows], [], "no row by a hostile parameter")
+    stream = source.query("SELECT 1 AS a WHERE 2 = ? AND 'x' <> ?", Limits(), params=[2, hostile])
+    _expect([b.num_rows for b in stream.batches if b.num_rows], [1], "a row by its parameters")
+    stream = source.query("SELECT 1 AS a WHERE 'x' = ?", Limits(), params=[hostile])
+    _expect([b.num_rows for b in stream.batches if b.num_rows], [], "no row by a hostile parameter")
     _refused(source, "SELECT 1 AS a WHERE 2 = ?", Refused, InvalidQuery)
     return "values of parameters are bound, and a parameter without a value is refused"
 
@@ -131,12 +131,12 @@ def _limited(source: Source, timeout_s: float) -> None:
 
 
 def _cancel(source: Source) -> str:
-    answer = source.query(_ENDLESS, Limits(timeout_s=60))
-    timer = threading.Timer(0.5, answer.cancel)
+    stream = source.query(_ENDLESS, Limits(timeout_s=60))
+    timer = threading.Timer(0.5, stream.cancel)
     timer.start()
     started = time.perf_counter()
     try:
-        list(answer.batches)
+        list(stream.batches)
     except Cancelled:
         took = time.perf_counter() - started - 0.5
     else:

@@ -21,9 +21,9 @@ from importlib import import_module
 from socket import socket
 from typing import Any, NoReturn
 
-from etude import confine, wire
+from etude import process_confinement, wire
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
-from etude.lean_imports import leave_out_numpy, leave_out_pandas
+from etude.lean_imports import import_without_numpy, import_without_pandas
 from etude.sources.base import CheckedQuery, Driver, Json, Mount
 
 CHUNK = 4 << 20
@@ -32,7 +32,7 @@ WINDOW = 3
 VERDICTS = 512
 PROGRESS_S = 0.2
 NICE = 10
-"""Between the host and the sessions, which have a higher one."""
+"""Niceness: above the host's, below that of sessions."""
 PRELOADED = {"duckdb": ("duckdb",), "sqlite": ("etude.sources.drivers.sqlite", "sqlglot")}
 """The modules that an engine loads while it waits for its first source, by the kind that is expected."""
 SERVERS = {"postgres": "sqlglot.dialects.postgres", "mysql": "sqlglot.dialects.mysql"}
@@ -49,18 +49,20 @@ def run_engine() -> None:
     parser.add_argument("--network", action="store_true")
     parser.add_argument("--preload", choices=PRELOADED, default="duckdb")
     args = parser.parse_args()
-    serve_engine(wire.inherited_socket(args.data), wire.inherited_socket(args.control), args.network, args.preload)
+    serve_engine(
+        wire.inherited_wire_socket(args.data), wire.inherited_wire_socket(args.control), args.network, args.preload
+    )
 
 
 def serve_engine(data: socket, control: socket, network: bool, preload: str) -> NoReturn:
     """Load the libraries, then answer requests until the host goes away."""
     # A user namespace can be entered only while there is one thread, so before the libraries are imported.
-    isolation = {"network": not network and confine.leave_network()}
-    confine.prefer_for_oom_kill()
-    confine.lower_cpu_priority(NICE)
+    isolation = {"network": not network and process_confinement.confine_process_network()}
+    process_confinement.prefer_process_for_oom_kill()
+    process_confinement.lower_process_priority(NICE)
     if not network:
         # The built-in drivers of files use neither; drivers of packages, which may, run with the network.
-        leave_out_numpy()
+        import_without_numpy()
         for name in PRELOADED[preload]:
             import_module(name)
     import pyarrow  # noqa: F401
@@ -93,7 +95,7 @@ class Engine:
     def serve(self) -> None:
         """Answer requests until the host closes its end."""
         while True:
-            head = wire.receive_frame(self._data).head
+            head = wire.receive_wire_frame(self._data).head
             if head["op"] == "took":
                 continue  # for the last chunks of a result: nothing waits for these
             try:
@@ -119,7 +121,7 @@ class Engine:
             case "open":
                 self._open(head)
             case "catalog":
-                wire.send_frame(self._data, {"ok": True, **self._opened.catalog()})
+                wire.send_wire_frame(self._data, {"ok": True, **self._opened.catalog()})
             case "query":
                 self._query(head)
             case "load":
@@ -128,7 +130,7 @@ class Engine:
                 raise SourceError(f"Unknown request `{other}`.")
 
     def _fail(self, error: EtudeError) -> None:
-        wire.send_frame(self._data, {"ok": False, "error": problem(error)})
+        wire.send_wire_frame(self._data, {"ok": False, "error": problem(error)})
 
     @property
     def _opened(self) -> Driver:
@@ -138,8 +140,8 @@ class Engine:
 
     def _confine(self, head: Json) -> None:
         self._scratch = head["scratch"]
-        confine.limit_resources(head["memory"], head["file_bytes"])
-        confine.refuse_new_privileges()
+        process_confinement.confine_process_resources(head["memory"], head["file_bytes"])
+        process_confinement.refuse_new_process_privileges()
         # The last two because DuckDB reads its memory limit there, and aborts if it cannot.
         system = [
             "/etc/localtime",
@@ -161,7 +163,7 @@ class Engine:
                 "/var/run",
             ]
         readable = [*system, *sys.path, sys.prefix, sys.base_prefix, *head["readable"]]
-        self._isolation["files"] = confine.grant_only_paths(
+        self._isolation["files"] = process_confinement.confine_process_paths(
             [p for p in readable if p], ["/dev/null", *head["writable"]], unlinked=head["unlinked"]
         )
 
@@ -172,9 +174,9 @@ class Engine:
         if module := SERVERS.get(mounts[0].kind):
             # Here, and not in the first query, whose time is limited: if Python has not compiled these libraries yet,
             # loading them takes seconds. The built-in drivers do not use pandas; drivers of packages may.
-            leave_out_pandas()
+            import_without_pandas()
             import_module(module)
-        self._driver = load_driver(mounts, head)
+        self._driver = load_engine_driver(mounts, head)
         warnings = self._driver.excess_rights()
         if warnings and mounts[0].strict:
             raise Refused(
@@ -182,7 +184,7 @@ class Engine:
                 hint="Give the source a role of its own that only reads, as docs/sources.md shows, or drop `strict`.",
                 reason="rights",
             )
-        wire.send_frame(
+        wire.send_wire_frame(
             self._data,
             {
                 "ok": True,
@@ -201,7 +203,7 @@ class Engine:
         config = {"memory_limit": f"{head['engine_memory'] >> 20}MiB", "threads": str(head["threads"])}
         for job in head["files"]:
             try:
-                wire.send_frame(self._data, {"ok": True, "tables": _load_file(job, config, self._watch)})
+                wire.send_wire_frame(self._data, {"ok": True, "tables": _load_file(job, config, self._watch)})
             except MemoryError:
                 self._fail(LimitExceeded("The file needs more memory than an engine has.", limit="memory"))
             except EtudeError as error:
@@ -218,7 +220,7 @@ class Engine:
             # A query that had not started when it was cancelled would miss that, so repeat it until the query ends.
             self._control.settimeout(AGAIN_S if self._unwanted() else PROGRESS_S)
             try:
-                self._cancelled = max(self._cancelled, wire.receive_frame(self._control).head["id"])
+                self._cancelled = max(self._cancelled, wire.receive_wire_frame(self._control).head["id"])
             except TimeoutError:
                 self._report_progress()
             except (wire.Closed, OSError):
@@ -245,14 +247,14 @@ class Engine:
                 done = max(self._loading.query_progress(), 0) / 100
         if done is not None:
             with contextlib.suppress(wire.Closed):
-                wire.send_frame(self._control, {"progress": done})
+                wire.send_wire_frame(self._control, {"progress": done})
 
     def _check(self, sql: str, encoded: Any) -> CheckedQuery:
         text, values = sql, ()
         if encoded:
-            from etude.sources.parameters import decode_params, place_params
+            from etude.sources.query_parameters import decode_query_params, place_query_params
 
-            text, values = place_params(sql, decode_params(encoded) or (), self._opened.dialect)
+            text, values = place_query_params(sql, decode_query_params(encoded) or (), self._opened.dialect)
         known = self._verdicts.get((text, len(values)))
         if known is None:
             known = self._opened.check(text, len(values)) if values else self._opened.check(text)
@@ -311,7 +313,7 @@ class Engine:
     def _flow(self, on_their_way: int) -> int:
         if on_their_way < WINDOW:
             return on_their_way + 1
-        took = wire.receive_frame(self._data).head
+        took = wire.receive_wire_frame(self._data).head
         if took["op"] != "took":
             raise wire.Closed
         self._chunk = took.get("chunk", CHUNK)
@@ -320,16 +322,16 @@ class Engine:
     def _send_chunk(self, head: Json, batches: list[Any], size: int) -> None:
         import pyarrow as pa
 
-        fd = wire.make_shared_file() if size > wire.INLINE else None
+        fd = wire.make_wire_memory() if size > wire.INLINE else None
         if fd is None:
             sink = pa.BufferOutputStream()
             self._write(sink, batches)
-            wire.send_frame(self._data, head, memoryview(sink.getvalue()))
+            wire.send_wire_frame(self._data, head, memoryview(sink.getvalue()))
             return
         with open(fd, "wb", buffering=0) as file, pa.PythonFile(file, "w") as out:
             self._write(out, batches)
-            wire.seal_shared_memory(fd)
-            wire.send_frame(self._data, head | {"size": out.tell()}, fd=fd)
+            wire.seal_wire_memory(fd)
+            wire.send_wire_frame(self._data, head | {"size": out.tell()}, fd=fd)
 
     def _write(self, sink: Any, batches: list[Any]) -> None:
         import pyarrow as pa
@@ -402,11 +404,11 @@ def _check_budget(estimate: Json, head: Json) -> None:
 def _load_file(job: Json, config: dict[str, str], watch: Callable[[Any], None]) -> list[Json]:
     from pathlib import Path
 
-    from etude.sources.files.load import FileTable, load
+    from etude.sources.files.load import DiscoveredTable, load
 
     given = job["file"]
     options = tuple((key, value) for key, value in given["options"])
-    file = FileTable(**given | {"paths": tuple(given["paths"]), "options": options})
+    file = DiscoveredTable(**given | {"paths": tuple(given["paths"]), "options": options})
     loaded = load(file, Path(job["out_dir"]), config, watch)
     return [
         {"table": t.table, "paths": t.paths, "notes": t.report.summary(), "in_place": set(t.paths) <= set(file.paths)}
@@ -419,12 +421,12 @@ def _tuples(mount: Json) -> Json:
     return {"tables": None if tables is None else tuple(tables), "files": tuple(mount.get("files", ()))}
 
 
-def load_driver(mounts: list[Mount], head: Json) -> Driver:
+def load_engine_driver(mounts: list[Mount], head: Json) -> Driver:
     """Return the driver for the mounts; only DuckDB can open several at once."""
     from etude import plugins
 
     first = mounts[0]
-    driver = plugins.load_implementation("source", first.kind)
+    driver = plugins.load_plugin("source", first.kind)
     if issubclass(driver, Driver) and driver.dialect == "duckdb":
         settings = {"memory": head["engine_memory"], "threads": head["threads"], "scratch": head["scratch"]}
         opened: Driver = driver(*mounts, **settings)

@@ -61,9 +61,9 @@ def can_fork_engine() -> bool:
 
 def fork_engine(data: socket, control: socket, preload: str, scratch: str) -> EngineProcess:
     """Start an engine without a network in a fork of this process; see `can_fork_engine`."""
-    from etude.lean_imports import leave_out_numpy
+    from etude.lean_imports import import_without_numpy
 
-    leave_out_numpy()
+    import_without_numpy()
     # Arrow's second allocator would start a thread, and a process with threads must not be forked.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     import pyarrow  # noqa: F401
@@ -71,19 +71,19 @@ def fork_engine(data: socket, control: socket, preload: str, scratch: str) -> En
     pid = os.fork()
     if pid == 0:
         _become_engine(data, control, preload, scratch)
-    return ForkedProcess(pid)
+    return ForkedEngineProcess(pid)
 
 
 def _become_engine(data: socket, control: socket, preload: str, scratch: str) -> NoReturn:
     """Drop what belongs to the host, then serve as `spawn_engine` would: it has its own session and descriptors."""
     try:
-        from etude import confine
+        from etude import process_confinement
         from etude.sources.engine import serve_engine
 
         gc.freeze()
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        confine.replace_process_environment(_clean_environment(scratch))
+        process_confinement.replace_process_environment(_clean_environment(scratch))
         _keep_descriptors(data.fileno(), control.fileno())
         serve_engine(data, control, network=False, preload=preload)
     finally:
@@ -102,7 +102,7 @@ def _keep_descriptors(*kept: int) -> None:
     os.closerange(start, os.sysconf("SC_OPEN_MAX"))
 
 
-class ForkedProcess:
+class ForkedEngineProcess:
     """A forked child, with the part of `subprocess.Popen` that engines use."""
 
     def __init__(self, pid: int) -> None:

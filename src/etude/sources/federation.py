@@ -17,10 +17,11 @@ from etude.entities import Limits, Table
 from etude.errors import InvalidQuery, LimitExceeded
 from etude.scratch_folder import ScratchFolder
 from etude.sources.base import MORE_TIME, Json, LoadWait, Mount
-from etude.sources.parameters import Encoded
-from etude.sources.pool import Pool, ResultStream
+from etude.sources.engine_client import ResultStream
+from etude.sources.engine_pool import EnginePool
+from etude.sources.query_parameters import Encoded
 from etude.sources.registered_tables import RegisteredTables
-from etude.sources.source import Source, relay_stream, stream_query
+from etude.sources.source import Source, relay_source_stream, stream_source_query
 from etude.spool import spool_to_parquet
 
 COPY_ROWS = 5_000_000
@@ -29,13 +30,13 @@ COPY_BYTES = 4 << 30
 """The most bytes that are copied for a join, of all tables together."""
 
 
-def find_other_sources(sql: str, primary: str, names: Iterable[str]) -> list[str]:
+def find_federated_sources(sql: str, primary: str, names: Iterable[str]) -> list[str]:
     """Return the other sources that the text may use as qualifiers: a cheap guess, the engine decides."""
     lowered = sql.lower()
     return [n for n in names if n != primary and re.search(rf'(?<![\w."])"?{re.escape(n)}"?\s*\.\s*["\w]', lowered)]
 
 
-def uses_frames(sql: str, frames: RegisteredTables, native: bool) -> bool:
+def federation_uses_frames(sql: str, frames: RegisteredTables, native: bool) -> bool:
     """Return whether a query reads a registered table. If the source is native, a guess is enough."""
     import sqlglot
     from sqlglot import exp
@@ -51,12 +52,12 @@ def uses_frames(sql: str, frames: RegisteredTables, native: bool) -> bool:
     return any(t.name.lower() in frames.names and t.db.lower() in ("", frames.name) for t in tables)
 
 
-def query_together(
+def query_federated_sources(
     sources: list[Source],
     sql: str,
     limits: Limits,
     describe: bool,
-    pool: Pool,
+    pool: EnginePool,
     scratch: Path,
     on_progress: Callable[[float], None] | None = None,
     params: Encoded | None = None,
@@ -64,7 +65,7 @@ def query_together(
     """Run a statement over several sources; unqualified names belong to the first. The limits hold for all of it."""
     scratch.mkdir(parents=True, exist_ok=True)
     folder = ScratchFolder("etude-join-", scratch)
-    answer = ResultStream()
+    stream = ResultStream()
 
     def batches() -> Iterator[Any]:
         left = _Left(limits)
@@ -72,17 +73,17 @@ def query_together(
             mounts, keys = [], []
             for source in sources:
                 if source.native:
-                    key, mount = source.mount(on_progress, left.wait(answer))
+                    key, mount = source.mount(on_progress, left.wait(stream))
                 else:
-                    key, mount = _copy(source, sources, sql, folder.path, left, answer, on_progress)
+                    key, mount = _copy(source, sources, sql, folder.path, left, stream, on_progress)
                 mounts.append(mount)
                 keys.append(key)
             key = ("join", tuple(k[:-1] for k in keys), tuple(k[-1] for k in keys))
             tenant = sources[0].tenant
-            inner = stream_query(
+            inner = stream_source_query(
                 pool, key, tuple(mounts), False, sql, left.limits(), describe, on_progress, tenant, params
             )
-            yield from relay_stream(inner, answer)
+            yield from relay_source_stream(inner, stream)
         except LimitExceeded as error:
             if error.details.get("limit") == "timeout_s":
                 raise _too_slow(limits) from None  # with the whole time, not what copying left of it
@@ -90,8 +91,8 @@ def query_together(
         finally:
             folder.remove()
 
-    answer.batches = batches()
-    return answer
+    stream.batches = batches()
+    return stream
 
 
 class _Left:
@@ -109,14 +110,14 @@ class _Left:
             raise _too_slow(self._limits)
         return self._limits.model_copy(update={"timeout_s": left_s, **changes})
 
-    def wait(self, answer: ResultStream) -> LoadWait:
+    def wait(self, stream: ResultStream) -> LoadWait:
         """Return how long files may be read for the join."""
-        return LoadWait(self.limits().timeout_s, lambda: answer.cancelled)
+        return LoadWait(self.limits().timeout_s, lambda: stream.cancelled)
 
 
 def _too_slow(limits: Limits) -> LimitExceeded:
     return LimitExceeded(
-        f"The join of sources exceeded its limit of {limits.timeout_s:g} s and was stopped.",
+        f"The join of sources exceeded its time limit of {limits.timeout_s:g} s.",
         hint=f"Join smaller tables, filter or aggregate earlier, or {MORE_TIME}",
         limit="timeout_s",
         value=limits.timeout_s,
@@ -129,14 +130,14 @@ def _copy(
     sql: str,
     folder: Path,
     left: _Left,
-    answer: ResultStream,
+    stream: ResultStream,
     on_progress: Callable[[float], None] | None,
 ) -> tuple[Any, Mount]:
     """Copy the tables of a source that the query names to Parquet files that DuckDB can mount."""
     files: list[Json] = []
     for table in _named_tables(source, sources, sql, left.limits()):
         path = folder / f"{source.name}.{len(files)}.parquet"
-        _copy_table(source, table, _named_columns(table, sql), path, left, answer, on_progress)
+        _copy_table(source, table, _named_columns(table, sql), path, left, stream, on_progress)
         files.append({"table": table.name, "paths": [str(path)], "fingerprint": table.fingerprint or ""})
     return (source.name, str(folder)), Mount(source.name, "files", source.url, None, {}, tuple(files))
 
@@ -174,7 +175,7 @@ def _copy_table(
     columns: list[str],
     path: Path,
     left: _Left,
-    answer: ResultStream,
+    stream: ResultStream,
     on_progress: Callable[[float], None] | None,
 ) -> None:
     from sqlglot import exp
@@ -185,7 +186,7 @@ def _copy_table(
     # Without the caller's `limit`, which is for the result: a part of a table would give wrong results.
     limits = left.limits(rows=COPY_ROWS, bytes=left.copy_bytes, limit=0)
     copy = source.query(select, limits, on_progress=on_progress)
-    answer.started(copy.cancel)
+    stream.started(copy.cancel)
     try:
         with contextlib.closing(copy.batches):  # type: ignore[type-var]
             first = next(copy.batches)

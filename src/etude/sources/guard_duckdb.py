@@ -21,6 +21,7 @@ from etude.sources.cte_scope import CteScope, first_cte_positions
 from etude.sources.duckdb_errors import failed_duckdb_check
 from etude.sources.functions import allowed_functions
 from etude.sources.query_hints import missing_function_hint
+from etude.sources.quoting import fold_duckdb_name
 
 MAX_TEXT = 1 << 20
 
@@ -44,12 +45,7 @@ _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(?=[a-z(])", re.IGNORECASE)
 _KEYWORDS_AFTER_PIVOT_ON = frozenset({"using", "group", "order", "limit", "offset"})
 
 
-def fold_duckdb_name(name: str) -> str:
-    """Return the name as DuckDB compares it: only ASCII is lower-cased, so a Kelvin sign is not a `k`."""
-    return "".join(c.lower() if c.isascii() else c for c in name)
-
-
-class GrantedNames:
+class DuckdbGrantedNames:
     """The tables that a query may read, found by catalog, schema and name as DuckDB finds them, ignoring case."""
 
     def __init__(
@@ -91,10 +87,10 @@ class GrantedNames:
         return f"Tables: {listed}{', ...' if len(shown) > 8 else ''}." if shown else "The source has no tables."
 
 
-class Guard:
+class DuckdbGuard:
     """Checks statements against the granted tables and the allowed functions."""
 
-    def __init__(self, connection: Any, names: GrantedNames, macros: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(self, connection: Any, names: DuckdbGrantedNames, macros: Callable[[], Iterable[str]] = tuple) -> None:
         self._connection = connection
         self._names = names
         self._functions = allowed_functions("duckdb")
@@ -383,7 +379,7 @@ class _Walk:
 
     def __init__(
         self,
-        names: GrantedNames,
+        names: DuckdbGrantedNames,
         functions: frozenset[str],
         table_functions: frozenset[str],
         macros: Callable[[], frozenset[str]],
@@ -536,10 +532,10 @@ class _Walk:
         offset = item.get("query_location")
         if offset is None or self._text is None:
             return {}
-        return line_of_offset(self._text, offset)
+        return duckdb_line_of_offset(self._text, offset)
 
 
-def line_of_offset(text: str, offset: int) -> dict[str, int]:
+def duckdb_line_of_offset(text: str, offset: int) -> dict[str, int]:
     """Return the line and column of a byte offset, counted from 1."""
     before = text.encode()[:offset].decode(errors="ignore")
     return {"line": before.count("\n") + 1, "column": len(before) - (before.rfind("\n") + 1) + 1}

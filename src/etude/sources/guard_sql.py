@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
-from etude.errors import InvalidQuery, Refused, UnknownTable
+from etude.errors import Invalid, InvalidQuery, Refused, UnknownTable
 from etude.sources.base import CheckedQuery
 from etude.sources.cte_scope import CteScope, first_cte_positions
 from etude.sources.functions import allowed_functions
@@ -99,6 +99,11 @@ def check_sql(sql: str, dialect: str, granted: Granted, params: int = 0) -> Chec
 
     It may have `params` parameters: `$1` and so on for Postgres, `?` for the others.
     """
+    if dialect not in _EXPLAIN:
+        raise Invalid(
+            f"The guard has no rules for the SQL dialect `{dialect}`.",
+            hint=f"It has those of {', '.join(_EXPLAIN)}. `docs/add-a-source.md` lists what a new dialect needs.",
+        )
     if dialect == "postgres" and granted.callable is None:
         raise ValueError("The guard for Postgres needs `callable`, the functions of the database.")
     if len(sql) > MAX_TEXT:
@@ -710,7 +715,7 @@ def _join_hint(name: str, columns: Sequence[str]) -> str:
     return f"Write ON a.x = b.y{f'; there are {shown}' if shown else ''}."
 
 
-def column_hint(message: str, columns: Iterable[str]) -> str:
+def guard_column_hint(message: str, columns: Iterable[str]) -> str:
     """Return a hint for an engine's error about a name: the most similar column, if one is similar."""
     columns = list(columns)
     known = {c.lower(): c for c in columns}

@@ -247,7 +247,7 @@ _SYNTAX: tuple[tuple[str, str], ...] = (
 _DATES = frozenset({"date", "datetime", "ts_or_ds_to_date", "current_date"})
 
 
-def rewrite_for_dialect(sql: str, dialect: str, dates: Collection[str] = ()) -> Iterator[str]:
+def query_hint_for_dialect(sql: str, dialect: str, dates: Collection[str] = ()) -> Iterator[str]:
     """Yield the query in its source's dialect, if it looks like another one. The caller must check that it runs.
 
     `dates` are the columns with dates: SQLite stores them as text, so their difference is written with julianday().
@@ -276,7 +276,7 @@ def rewrite_for_dialect(sql: str, dialect: str, dates: Collection[str] = ()) -> 
             yield written[0]
 
 
-def find_date_difference(sql: str, dates: Collection[str]) -> str:
+def query_hint_date_difference(sql: str, dates: Collection[str]) -> str:
     """Return the first difference of two dates in a query for SQLite, which computes with their years; else empty."""
     import sqlglot
 

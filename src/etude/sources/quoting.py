@@ -1,4 +1,4 @@
-"""Quoting of identifiers and string literals for SQL.
+"""Quoting of identifiers and string literals for SQL, and how DuckDB compares identifiers.
 
 sqlglot quotes the statements that it writes. All other code that puts a name or a value into SQL text uses this module.
 """
@@ -27,6 +27,11 @@ def quote_literal(text: str, dialect: str = "duckdb") -> str:
     """
     escaped = _check(text, "text").replace("'", "''")
     return f"'{escaped.replace(chr(92), chr(92) * 2)}'" if dialect == "mysql" else f"'{escaped}'"
+
+
+def fold_duckdb_name(name: str) -> str:
+    """Return the name as DuckDB compares it: only ASCII is lower-cased, so a Kelvin sign is not a `k`."""
+    return "".join(c.lower() if c.isascii() else c for c in name)
 
 
 def _check(text: str, what: str) -> str:

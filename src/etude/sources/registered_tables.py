@@ -8,9 +8,10 @@ from typing import Any
 
 from etude.entities import Catalog, SourceSpec
 from etude.scratch_folder import ScratchFolder
-from etude.sources.arrow_tables import check_table_name, table_to_batches
+from etude.sources.arrow_tables import arrow_table_to_batches, check_arrow_table_name
 from etude.sources.base import Json, LoadWait, Mount
-from etude.sources.pool import MAIN, Key, OnProgress, Pool
+from etude.sources.engine_client import OnProgress
+from etude.sources.engine_pool import MAIN, EnginePool, Key
 from etude.sources.source import Source
 from etude.spool import spool_to_parquet
 
@@ -22,7 +23,7 @@ NAME = "frames"
 class RegisteredTables(Source):
     """The registered tables of one connection or session. Their files go away with it."""
 
-    def __init__(self, pool: Pool, cache: Path, scratch: Path, tenant: str = MAIN) -> None:
+    def __init__(self, pool: EnginePool, cache: Path, scratch: Path, tenant: str = MAIN) -> None:
         # It is created with the first table: most connections register none.
         self._scratch, self._name = scratch.resolve(), uuid.uuid4().hex
         self._folder = self._scratch / f"{PREFIX}{self._name}"
@@ -50,15 +51,15 @@ class RegisteredTables(Source):
 
     def register(self, name: str, data: Any) -> None:
         """Add a table, or replace the one of that name."""
-        check_table_name(name)
-        schema, batches = table_to_batches(data, name)
+        check_arrow_table_name(name)
+        schema, batches = arrow_table_to_batches(data, name)
         path = self._new_path()
         spool_to_parquet(path, schema, batches)
         self._add(name, path)
 
     def register_parquet(self, name: str, data: bytes) -> None:
         """Add a table from the bytes of a Parquet file; only an engine reads them."""
-        check_table_name(name)
+        check_arrow_table_name(name)
         path = self._new_path()
         path.write_bytes(data)
         self._add(name, path)

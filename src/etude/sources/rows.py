@@ -23,7 +23,7 @@ EXACT_FLOAT = 1 << 53
 Row = Sequence[Any]
 
 
-class Shape(ABC):
+class RowShape(ABC):
     """How the values of one column become an Arrow array."""
 
     loose = False
@@ -38,7 +38,7 @@ class Shape(ABC):
         """Return the values as an array of that type; raise ValueError if one does not fit."""
 
 
-class Plain(Shape):
+class PlainRowShape(RowShape):
     """Python values of one known type."""
 
     def __init__(self, kind: Any) -> None:
@@ -53,14 +53,14 @@ class Plain(Shape):
         return pa.array(values, kind)
 
 
-class Printed(Shape):
+class PrintedRowShape(RowShape):
     """Values as the engine prints them, read as `kind`, or as text if one cannot be (an infinite date, for example)."""
 
     loose = True
 
     def __init__(self, kind: Any, read: Callable[[Any, Any], Any] | None = None) -> None:
         self._kind = kind
-        self._read = read or cast_text
+        self._read = read or cast_row_text
 
     def settle(self, values: Sequence[Any], complete: bool) -> Any:
         """Return the wanted type if all values can be read as it, else text."""
@@ -76,7 +76,7 @@ class Printed(Shape):
         return text if pa.types.is_string(kind) else self._read(text, kind)
 
 
-class Sure(Printed):
+class SureRowShape(PrintedRowShape):
     """Values as the engine prints them, of a type that can hold every value of the engine's type."""
 
     loose = False
@@ -86,7 +86,7 @@ class Sure(Printed):
         return self._kind
 
 
-class Digits(Shape):
+class DigitsRowShape(RowShape):
     """Decimal numbers as the engine prints them; `precision` None means that the values decide."""
 
     def __init__(self, precision: int | None = None, scale: int = 0) -> None:
@@ -102,21 +102,21 @@ class Digits(Shape):
         if pc.any(pc.match_substring_regex(text, "[^0-9.-]")).as_py():
             return pa.string()
         if self._precision is not None:
-            return decimal_type(self._precision, self._scale)
+            return decimal_row_type(self._precision, self._scale)
         whole, scale = _digits(text)
         if not complete and whole + scale <= 38:
             # Later values may have more digits on either side of the point: leave room for both.
             scale += (38 - whole - scale) // 2
             return pa.decimal128(38, scale)
-        return decimal_type(max(whole + scale, 1), scale)
+        return decimal_row_type(max(whole + scale, 1), scale)
 
     def array(self, values: Sequence[Any], kind: Any) -> Any:
         """Return the values as decimals, none of them rounded."""
         text = pa.array(values, pa.string())
-        return text if pa.types.is_string(kind) else cast_text(text, kind)
+        return text if pa.types.is_string(kind) else cast_row_text(text, kind)
 
 
-class Dynamic(Shape):
+class Dynamic(RowShape):
     """Values of an engine that types values, not columns; `declared` is the column's declared type, if known."""
 
     loose = True
@@ -204,7 +204,7 @@ _LOSSLESS: dict[str, tuple[type, Callable[[Any], Any]]] = {
 }
 
 
-def decimal_type(precision: int, scale: int) -> Any:
+def decimal_row_type(precision: int, scale: int) -> Any:
     """Return the smallest Arrow decimal of that size; text beyond 76 digits, the limit of Arrow."""
     precision = max(precision, scale)
     if precision <= 38:
@@ -224,12 +224,12 @@ def _digits(text: Any) -> tuple[int, int]:
     return whole, scale
 
 
-def cast_text(text: Any, kind: Any) -> Any:
+def cast_row_text(text: Any, kind: Any) -> Any:
     """Parse text as a type with Arrow's own parser."""
     return text.cast(kind)
 
 
-def read_time(text: Any, kind: Any) -> Any:
+def read_row_time(text: Any, kind: Any) -> Any:
     """Parse times of day, which Arrow reads only as part of a timestamp."""
     import pyarrow.compute as pc
 
@@ -237,7 +237,7 @@ def read_time(text: Any, kind: Any) -> Any:
     return stamps.cast(pa.timestamp("us")).cast(kind)
 
 
-def read_bool(text: Any, kind: Any) -> Any:
+def read_row_bool(text: Any, kind: Any) -> Any:
     """Parse booleans printed as `t` and `f`."""
     import pyarrow.compute as pc
 
@@ -249,7 +249,7 @@ def read_bool(text: Any, kind: Any) -> Any:
 _OFFSET_SECONDS = re.compile(r"^(.*)([+-])(\d\d):(\d\d):(\d\d)$")
 
 
-def read_instant(text: Any, kind: Any) -> Any:
+def read_row_instant(text: Any, kind: Any) -> Any:
     """Parse timestamps with an offset; old local mean times have seconds in it, which Arrow does not read."""
     import pyarrow.compute as pc
 
@@ -273,7 +273,7 @@ _INTERVAL = re.compile(
 )
 
 
-def read_interval(text: Any, kind: Any) -> Any:
+def read_row_interval(text: Any, kind: Any) -> Any:
     """Parse intervals as Postgres prints them into months, days and nanoseconds."""
     return pa.array([None if t is None else _interval(t) for t in text.to_pylist()], kind)
 
@@ -292,7 +292,7 @@ def _interval(text: str) -> Any:
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)', re.DOTALL)
 
 
-def read_list(read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def read_row_list(read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return a parser of one-dimensional arrays as Postgres prints them, given the parser of their items."""
 
     def read_items(text: Any, kind: Any) -> Any:
@@ -333,7 +333,7 @@ class RowColumn:
     """A column of a result: its name, and how its values become an array."""
 
     name: str
-    shape: Shape
+    shape: RowShape
 
 
 def to_batches(chunks: Iterable[Sequence[Row]], columns: Sequence[RowColumn]) -> Iterator[Any]:
@@ -396,7 +396,7 @@ def _misfit(column: RowColumn, kind: Any, values: Sequence[Any]) -> SourceError:
     )
 
 
-def _fits(shape: Shape, value: Any, kind: Any) -> bool:
+def _fits(shape: RowShape, value: Any, kind: Any) -> bool:
     try:
         shape.array([value], kind)
     except (ValueError, TypeError, OverflowError, NotImplementedError):

@@ -17,14 +17,14 @@ from etude.errors import Invalid, LimitExceeded, SourceMissing
 from etude.redaction import redact
 from etude.settings import RemoteSettings
 from etude.sources.base import LoadWait, Mount, query_timeout_error, tables_fingerprint
-from etude.sources.cost import Size, correct_estimate
+from etude.sources.cost_estimate import Size, correct_cost_estimate
+from etude.sources.engine_client import CHECK_S, EngineClient, OnProgress, ResultStream
+from etude.sources.engine_pool import MAIN, EnginePool, Key
 from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
-from etude.sources.files.cache import LOAD_S, load_files
-from etude.sources.parameters import Encoded
-from etude.sources.pool import CHECK_S, MAIN, EngineClient, Key, OnProgress, Pool, ResultStream
+from etude.sources.files.file_cache import LOAD_S, load_files_through_cache
+from etude.sources.query_parameters import Encoded
 from etude.sources.source_url import resolve_source_url, source_kind, source_path
 
-_NETWORK = frozenset({"postgres", "mysql"})
 FILE_OPTIONS = ("dates", "decimal", "follow_links", "strict")
 SIZES_S = 60.0
 """How long the sizes of tables are cached; they serve only estimates."""
@@ -38,7 +38,7 @@ class StartedQuery:
     """A query that was sent to an engine; reading its answer waits for the engine only."""
 
     engine: EngineClient
-    answer: ResultStream
+    stream: ResultStream
 
 
 class Source:
@@ -48,7 +48,7 @@ class Source:
         self,
         name: str,
         spec: SourceSpec,
-        pool: Pool,
+        pool: EnginePool,
         cache: Path,
         find_sizes: FindSizes | None = None,
         tenant: str = MAIN,
@@ -83,7 +83,7 @@ class Source:
     @property
     def network(self) -> bool:
         """Whether the engine must connect to a server."""
-        return self.kind in _NETWORK or self.kind not in ("duckdb", "files", "sqlite")
+        return self.kind not in ("duckdb", "files", "sqlite")
 
     @property
     def location(self) -> str | None:
@@ -93,7 +93,7 @@ class Source:
 
     @property
     def hiding_note(self) -> str:
-        """A note for people who may mean the file or folder beside them; empty if there is none."""
+        """A note that this registered source hides a file or folder of the same name here; empty if it hides none."""
         if not self.hides:
             return ""
         place = f" at `{self.location}`" if self.location else ""
@@ -112,7 +112,7 @@ class Source:
     def mount(self, on_progress: OnProgress | None = None, wait: LoadWait | None = None) -> tuple[Key, Mount]:
         """Return a key that changes with the files behind the source, and how an engine opens it now.
 
-        Files that must be read first are read until `wait` ends, or without a limit that a caller could notice.
+        Files that must be read first are read until `wait` ends, or for up to `LOAD_S`.
         """
         if self.kind == "files":
             return self._mount_files(on_progress, wait or LoadWait(LOAD_S))
@@ -129,7 +129,7 @@ class Source:
 
     def _mount_files(self, on_progress: OnProgress | None, wait: LoadWait) -> tuple[Key, Mount]:
         from etude.sources.files.column_types import READING, parse_reading_options
-        from etude.sources.files.discover import scan_files
+        from etude.sources.files.discover import discover_files
 
         options = self.spec.options
         for name in options:
@@ -140,13 +140,15 @@ class Source:
         # The files of an uploaded source are links to those of the object store.
         uploaded = bool(self.spec.uploaded)
         follow = uploaded or _is_set(self.spec, "follow_links")
-        found = scan_files(self._local(wait), follow_links=follow, options=reading, uploaded=uploaded)
+        found = discover_files(self._local(wait), follow_links=follow, options=reading, uploaded=uploaded)
         mark = hashlib.sha256("|".join(f.key for f in found.tables).encode()).hexdigest()
         with self._locked(wait):
             if self._loaded is None or self._loaded[0] != mark:
                 # Resolved like the paths of the files, because an engine follows no symbolic links to them.
                 folder = (self._cache / "files").resolve()
-                entries, notes, read = load_files(found.tables, folder, self._pool, self.tenant, on_progress, wait)
+                entries, notes, read = load_files_through_cache(
+                    found.tables, folder, self._pool, self.tenant, on_progress, wait
+                )
                 if found.ignored:
                     notes.append(f"Ignored, because their kind is not supported: {', '.join(found.ignored[:20])}.")
                 if found.links:
@@ -173,7 +175,7 @@ class Source:
 
     def _local(self, wait: LoadWait) -> str:
         """Return the path of the files: the URL itself, or that of their copy if they are on another machine."""
-        from etude.sources.files.remote import download_remote_file, is_remote_url
+        from etude.sources.files.remote_file import download_remote_file, is_remote_url
 
         if not is_remote_url(self.url):
             return self.url
@@ -192,7 +194,7 @@ class Source:
             timeout = (limits or Limits()).timeout_s
             with self._pool.lease(key, (mount,), self.network, timeout, self.tenant) as engine:
                 tables = engine.catalog(timeout)
-                made = make_catalog(self.name, self.kind, engine.info["dialect"], tables)
+                made = make_source_catalog(self.name, self.kind, engine.info["dialect"], tables)
                 told = {"notes": self._notes, "warnings": tuple(engine.info["warnings"])}
                 self._catalog = (seen, made.model_copy(update=told))
         return self._catalog[1]
@@ -209,30 +211,30 @@ class Source:
         if self.kind == "files":
             return self._query_files(sql, limits, describe, on_progress, params)
         key, mount = self.mount()
-        answer = stream_query(
+        stream = stream_source_query(
             self._pool, key, (mount,), self.network, sql, limits, describe, on_progress, self.tenant, params
         )
         if describe and not self.native:
-            answer.batches = self._corrected(answer, answer.batches)
-        return answer
+            stream.batches = self._corrected(stream, stream.batches)
+        return stream
 
     def _query_files(
         self, sql: str, limits: Limits, describe: bool, on_progress: OnProgress | None, params: Encoded | None
     ) -> ResultStream:
         """Read the files if that was not done yet, then query them; the time limit and `cancel` hold for both."""
-        answer = ResultStream()
+        stream = ResultStream()
 
         def batches() -> Iterator[Any]:
-            wait = LoadWait(limits.timeout_s, lambda: answer.cancelled)
+            wait = LoadWait(limits.timeout_s, lambda: stream.cancelled)
             key, mount = self.mount(on_progress, wait)
             # The first query on files that were just read tells what was assumed; later ones need not repeat it.
-            answer.notes, self._untold = self._untold, {}
+            stream.notes, self._untold = self._untold, {}
             left = limits.model_copy(update={"timeout_s": max(wait.left_s, CHECK_S)})
-            inner = stream_query(
+            inner = stream_source_query(
                 self._pool, key, (mount,), False, sql, left, describe, on_progress, self.tenant, params
             )
             try:
-                yield from relay_stream(inner, answer)
+                yield from relay_source_stream(inner, stream)
             except LimitExceeded as error:
                 if error.details.get("limit") == "timeout_s":
                     raise query_timeout_error(
@@ -240,15 +242,15 @@ class Source:
                     ) from None  # with the whole time, not what reading left of it
                 raise
 
-        answer.batches = batches()
-        return answer
+        stream.batches = batches()
+        return stream
 
-    def _corrected(self, answer: ResultStream, batches: Iterator[Any]) -> Iterator[Any]:
+    def _corrected(self, stream: ResultStream, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the batches; the estimate at their end uses the known sizes of the tables."""
         yield from batches
-        estimate, tables = answer.end.get("estimate"), answer.end.get("tables", ())
+        estimate, tables = stream.end.get("estimate"), stream.end.get("tables", ())
         if estimate:
-            answer.end["estimate"] = correct_estimate(estimate, self.kind, tables, self.sizes())
+            stream.end["estimate"] = correct_cost_estimate(estimate, self.kind, tables, self.sizes())
 
     def sizes(self) -> Mapping[str, Size]:
         """Return the rows and bytes of tables that were counted; cached for a while."""
@@ -278,7 +280,7 @@ class Source:
         engine = self._pool.take_idle(key, self.tenant)
         if engine is None:
             return None
-        answer = ResultStream()
+        stream = ResultStream()
 
         def batches() -> Iterator[Any]:
             try:
@@ -288,13 +290,13 @@ class Source:
                 except GeneratorExit:
                     engine.kill()  # its unread answer would be taken for that of the next query
                     raise
-                yield from relay_stream(inner, answer)
+                yield from relay_source_stream(inner, stream)
             finally:
                 self._pool.give_back(key, engine, self.tenant)
 
-        answer.batches = batches()
-        next(answer.batches)
-        return StartedQuery(engine, answer)
+        stream.batches = batches()
+        next(stream.batches)
+        return StartedQuery(engine, stream)
 
 
 def _is_set(spec: SourceSpec, option: str) -> bool:
@@ -304,8 +306,8 @@ def _is_set(spec: SourceSpec, option: str) -> bool:
     return value == "true"
 
 
-def stream_query(
-    pool: Pool,
+def stream_source_query(
+    pool: EnginePool,
     key: Key,
     mounts: tuple[Mount, ...],
     network: bool,
@@ -316,18 +318,18 @@ def stream_query(
     tenant: str,
     params: Encoded | None = None,
 ) -> ResultStream:
-    """Lease an engine for one query; it is returned when the answer's batches end or are closed."""
-    answer = ResultStream()
+    """Lease an engine for one query; it is returned when the batches of the stream end or are closed."""
+    stream = ResultStream()
 
     def batches() -> Iterator[Any]:
         with pool.lease(key, mounts, network, limits.timeout_s, tenant) as engine:
-            yield from relay_stream(engine.query(sql, limits, describe, on_progress, params), answer)
+            yield from relay_source_stream(engine.query(sql, limits, describe, on_progress, params), stream)
 
-    answer.batches = batches()
-    return answer
+    stream.batches = batches()
+    return stream
 
 
-def relay_stream(inner: ResultStream, outer: ResultStream) -> Iterator[Any]:
+def relay_source_stream(inner: ResultStream, outer: ResultStream) -> Iterator[Any]:
     """Yield the batches of `inner`; copy its state to `outer`, whose `cancel` cancels it."""
     outer.started(inner.cancel)
     inner.parts = outer.parts
@@ -340,7 +342,7 @@ def relay_stream(inner: ResultStream, outer: ResultStream) -> Iterator[Any]:
         outer.end, outer.info = inner.end, inner.info
 
 
-def make_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, Any]]) -> Catalog:
+def make_source_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, Any]]) -> Catalog:
     """Return a catalog of the tables that a driver described."""
     keys = {t["name"]: t.get("primary_key", ()) for t in tables}
     for key in (k for t in tables for k in t.get("foreign_keys", ())):

@@ -35,7 +35,7 @@ def source_kind(url: str) -> str:
     if separator and scheme != "file":
         from etude import plugins
 
-        if scheme in plugins.implementation_names("source"):
+        if scheme in plugins.plugin_names("source"):
             return scheme
         raise Invalid(
             f"`{scheme}://` is not a kind of source.",

@@ -32,7 +32,7 @@ class NewAction:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ActionClaim:
     """An action that this worker has claimed, with its agent. The token is a fencing token."""
 
     seq: int
@@ -91,7 +91,7 @@ class StepRecord:
 class Finish:
     """The end of a claim, with everything that is committed with it."""
 
-    claim: Claim
+    claim: ActionClaim
     end: End
     error: str | None = None
     delay: float = 0.0
@@ -113,7 +113,7 @@ class Finish:
 class TurnResult:
     """The result of a turn: new claims, and finished claims that were refused because their lease was lost."""
 
-    claimed: list[Claim]
+    claimed: list[ActionClaim]
     refused: list[Finish]
 
 

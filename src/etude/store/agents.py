@@ -15,11 +15,11 @@ from typing import Any, Literal, cast, get_args
 from etude.entities import Entity
 from etude.errors import Conflict, Invalid, NotFound
 from etude.ids import new_id
-from etude.redaction import is_secret_name
+from etude.redaction import is_redacted_name
 from etude.store.action import ATTEMPTS, URGENCY, NewAction
 from etude.store.base import ALL, Page, store_row_limit
-from etude.store.queue import WAKE_URGENCY, Queue, agent_not_found
-from etude.store.queue_dialect import REFRESH, Transaction, clean_for_database, json_for_database
+from etude.store.queue import WAKE_URGENCY, Queue, agent_not_found_in_queue
+from etude.store.queue_dialect import REFRESH, QueueTransaction, clean_for_queue, json_for_queue
 
 Status = Literal["active", "error", "paused", "destroying", "destroyed"]
 """`error`: active, but its last action failed for good."""
@@ -131,7 +131,7 @@ class ActionInfo(Entity):
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class AgentCause:
     """Who did something, and why, as events tell it."""
 
     actor: str = ""
@@ -142,7 +142,7 @@ class Cause:
         return {name: value for name, value in (("actor", self.actor), ("reason", self.reason)) if value}
 
 
-NO_CAUSE = Cause()
+NO_CAUSE = AgentCause()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class AgentStore:
         """Return an agent."""
         rows = self.queue.read(f"{SELECT} WHERE tenant = ? AND id = ?", self.queue.tenant, agent_id)
         if not rows:
-            raise agent_not_found(agent_id)
+            raise agent_not_found_in_queue(agent_id)
         return _agent_info(rows[0])
 
     def agents(self, status: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AgentInfo]:
@@ -201,7 +201,7 @@ class AgentStore:
     def _state_and_config(self, agent_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
         rows = self.queue.read(STATE_AND_CONFIG, self.queue.tenant, agent_id)
         if not rows:
-            raise agent_not_found(agent_id)
+            raise agent_not_found_in_queue(agent_id)
         return json.loads(rows[0][0]), json.loads(rows[0][1])
 
     def steps(self, agent_id: str, after: int = 0, limit: int = 100) -> list[AgentStep]:
@@ -232,7 +232,7 @@ class AgentStore:
             where, values = f"{where} AND agents.id = ?", [*values, agent_id]
         if state is not None:
             # Written out, because the indexes are those of single states.
-            where = f"{where} AND actions.state = '{check_action_state(state)}'"
+            where = f"{where} AND actions.state = '{check_agent_action_state(state)}'"
         if cursor is not None:
             where = f"{where} AND actions.seq < {int(cursor)}"
         rows = self.queue.read(f"{ACTIONS}{where} ORDER BY actions.seq DESC LIMIT ?", *values, asked + 1)
@@ -243,18 +243,18 @@ class AgentStore:
         """Return the recorded steps of an action, one for each attempt that got so far."""
         return [_agent_step(row) for row in self.queue.read(ATTEMPTS_OF, self.queue.tenant, action.agent, action.id)]
 
-    def cancel_action(self, action_id: str, cause: Cause = NO_CAUSE) -> None:
+    def cancel_action(self, action_id: str, cause: AgentCause = NO_CAUSE) -> None:
         """Cancel an action that waits."""
         found = self._find_action(action_id)
         with self.queue.transaction() as work:
             no, *_ = self._lock(work, found.agent, allow_destroyed=True)
             error = f"cancelled: {cause.reason}" if cause.reason else None
-            if not work(CANCEL_ACTION, clean_for_database(error), self.queue.tenant, action_id):
+            if not work(CANCEL_ACTION, clean_for_queue(error), self.queue.tenant, action_id):
                 raise self._other_state(action_id, "It can be cancelled only while it waits.")
             work.do(REFRESH, work.list([no]))
             self._publish(work, found.agent, "action_cancelled", action=action_id, **cause.facts())
 
-    def retry_action(self, action_id: str, cause: Cause = NO_CAUSE) -> None:
+    def retry_action(self, action_id: str, cause: AgentCause = NO_CAUSE) -> None:
         """Queue an action again that failed or was cancelled, with as many attempts as a new one."""
         found = self._find_action(action_id)
         with self.queue.transaction() as work:
@@ -268,7 +268,7 @@ class AgentStore:
     def _find_action(self, action_id: str) -> ActionInfo:
         found = self.action(action_id)
         if found is None:
-            raise action_not_found(action_id)
+            raise agent_action_not_found(action_id)
         return found
 
     def _other_state(self, action_id: str, hint: str) -> Conflict:
@@ -310,25 +310,25 @@ class AgentStore:
         config: dict[str, Any],
         key_id: str | None = None,
         listens: bool = False,
-        cause: Cause = NO_CAUSE,
+        cause: AgentCause = NO_CAUSE,
     ) -> None:
         """Add an agent whose first step is due now. Its usage counts toward the key's daily quota."""
         with self.queue.transaction() as work:
-            rows = work(ADD, self.queue.tenant, agent_id, kind, json_for_database(config), key_id, int(listens))
+            rows = work(ADD, self.queue.tenant, agent_id, kind, json_for_queue(config), key_id, int(listens))
             if not rows:
                 raise Conflict(f"Agent `{agent_id}` already exists.", hint="Choose another id.")
             self._add(work, rows[0][0], "start")
             self._publish(work, agent_id, "created", kind=kind, **cause.facts())
 
-    def message(self, agent_id: str, body: Any, cause: Cause = NO_CAUSE, **how: Any) -> str:
+    def message(self, agent_id: str, body: Any, cause: AgentCause = NO_CAUSE, **how: Any) -> str:
         """Queue a message, which gets a step of its own, and return the id of its action."""
-        (name,) = self.queue.enqueue(NewAction(agent_id, "message", json_for_database(body), **how))
+        (name,) = self.queue.enqueue(NewAction(agent_id, "message", json_for_queue(body), **how))
         if cause.reason:
             with self.queue.transaction() as work:
                 self._publish(work, agent_id, "messaged", action=name, **cause.facts())
         return name
 
-    def pause(self, agent_id: str, now: bool = False, cause: Cause = NO_CAUSE) -> None:
+    def pause(self, agent_id: str, now: bool = False, cause: AgentCause = NO_CAUSE) -> None:
         """Start no further step; with `now`, also interrupt the running one."""
         with self.queue.transaction() as work:
             no, status, running, _ = self._lock(work, agent_id)
@@ -338,7 +338,7 @@ class AgentStore:
             if now and running is not None:
                 self._add_control(work, no, "pause", None)
 
-    def resume(self, agent_id: str, guidance: Any = None, cause: Cause = NO_CAUSE) -> None:
+    def resume(self, agent_id: str, guidance: Any = None, cause: AgentCause = NO_CAUSE) -> None:
         """Continue a paused agent; the next step begins with the guidance."""
         with self.queue.transaction() as work:
             no, status, running, _ = self._lock(work, agent_id)
@@ -351,7 +351,7 @@ class AgentStore:
                 if running is None:
                     self._add(work, no, "wake")
 
-    def steer(self, agent_id: str, guidance: Any, cause: Cause = NO_CAUSE) -> None:
+    def steer(self, agent_id: str, guidance: Any, cause: AgentCause = NO_CAUSE) -> None:
         """Add guidance that is read before the next model call. Nothing is interrupted or woken."""
         with self.queue.transaction() as work:
             no, *_ = self._lock(work, agent_id)
@@ -359,7 +359,7 @@ class AgentStore:
             self._tell(work, agent_id, "steered", cause)
 
     def interrupt(
-        self, agent_id: str, guidance: Any = None, step_no: int | None = None, cause: Cause = NO_CAUSE
+        self, agent_id: str, guidance: Any = None, step_no: int | None = None, cause: AgentCause = NO_CAUSE
     ) -> None:
         """Interrupt the running step; the next begins with the guidance. A paused agent continues."""
         with self.queue.transaction() as work:
@@ -380,7 +380,7 @@ class AgentStore:
         self,
         agent_id: str,
         change: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-        cause: Cause = NO_CAUSE,
+        cause: AgentCause = NO_CAUSE,
     ) -> None:
         """Have the next step use the current settings and sources, and the configuration that `change` returns.
 
@@ -390,14 +390,14 @@ class AgentStore:
             no, _, running, _ = self._lock(work, agent_id)
             if change is not None:
                 ((config,),) = work(CONFIG, no)
-                work.do(SET_CONFIG, json_for_database(change(json.loads(config))), no)
+                work.do(SET_CONFIG, json_for_queue(change(json.loads(config))), no)
             self._add_control(work, no, "reload", None)
             work.notifications.append(("reload", no))  # to all workers: any of them may run its next step
             self._tell(work, agent_id, "reloaded", cause)
             if running is None:
                 self._add(work, no, "wake")
 
-    def destroy(self, agent_id: str, grace: float, cause: Cause = NO_CAUSE) -> None:
+    def destroy(self, agent_id: str, grace: float, cause: AgentCause = NO_CAUSE) -> None:
         """Start no further step and cancel all waiting actions. A running step has `grace` seconds to end."""
         with self.queue.transaction() as work:
             no, status, running, _ = self._lock(work, agent_id, allow_destroyed=True)
@@ -419,32 +419,32 @@ class AgentStore:
             work.do(SET_THREAD, thread_id, no)
 
     def _lock(
-        self, work: Transaction, agent_id: str, allow_destroyed: bool = False
+        self, work: QueueTransaction, agent_id: str, allow_destroyed: bool = False
     ) -> tuple[int, str, int | None, int]:
         rows = work(LOCK, self.queue.tenant, agent_id)
         if not rows:
-            raise agent_not_found(agent_id)
+            raise agent_not_found_in_queue(agent_id)
         no, status, running, step_no = rows[0]
         if status in ("destroying", "destroyed") and not allow_destroyed:
             raise Conflict(f"Agent `{agent_id}` is {status}.", hint="Create another.")
         return no, status, running, step_no
 
-    def _add_control(self, work: Transaction, no: int, verb: str, body: Any) -> None:
-        work.do(ADD_CONTROL, no, verb, None if body is None else json_for_database(body))
+    def _add_control(self, work: QueueTransaction, no: int, verb: str, body: Any) -> None:
+        work.do(ADD_CONTROL, no, verb, None if body is None else json_for_queue(body))
         work.notifications.append(("control", no))
 
-    def _add(self, work: Transaction, no: int, kind: str) -> None:
+    def _add(self, work: QueueTransaction, no: int, kind: str) -> None:
         urgency = WAKE_URGENCY if kind == "wake" else URGENCY
         action = (self.queue.tenant, new_id("action"), no, kind, "null", urgency, 0.0, ATTEMPTS)
         work.add_actions(iter([action]))
 
-    def _tell(self, work: Transaction, agent_id: str, name: str, cause: Cause) -> None:
+    def _tell(self, work: QueueTransaction, agent_id: str, name: str, cause: AgentCause) -> None:
         """Publish what someone did that changes nothing that events tell of, if it is known who did it or why."""
         if facts := cause.facts():
             self._publish(work, agent_id, name, **facts)
 
-    def _publish(self, work: Transaction, agent_id: str, name: str, **facts: Any) -> None:
-        work.add_events([(self.queue.tenant, agent_id, f"agent.{name}", json_for_database(facts))])
+    def _publish(self, work: QueueTransaction, agent_id: str, name: str, **facts: Any) -> None:
+        work.add_events([(self.queue.tenant, agent_id, f"agent.{name}", json_for_queue(facts))])
 
 
 def _check_cursor(cursor: str | None) -> None:
@@ -452,7 +452,7 @@ def _check_cursor(cursor: str | None) -> None:
         raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
 
 
-def check_action_state(state: str) -> ActionState:
+def check_agent_action_state(state: str) -> ActionState:
     """Return the state of actions; raise `Invalid` for anything else."""
     known = get_args(ActionState)
     if state not in known:
@@ -460,7 +460,7 @@ def check_action_state(state: str) -> ActionState:
     return cast("ActionState", state)
 
 
-def action_not_found(action_id: str) -> NotFound:
+def agent_action_not_found(action_id: str) -> NotFound:
     """Return the error for an action that does not exist."""
     return NotFound(f"There is no action `{action_id[:140]}`.", hint="It may have ended and been deleted.")
 
@@ -487,7 +487,7 @@ def _agent_info(row: tuple[Any, ...]) -> AgentInfo:
     return AgentInfo(
         id=agent_id,
         kind=kind,
-        config={k: "***" if isinstance(v, str) and is_secret_name(k) else v for k, v in json.loads(config).items()},
+        config={k: "***" if isinstance(v, str) and is_redacted_name(k) else v for k, v in json.loads(config).items()},
         status=status,
         activity=_activity(status, running, head, next_at, done),
         step_no=step_no,

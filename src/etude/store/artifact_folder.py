@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import IO
 
 from etude.errors import Damaged, Invalid
-from etude.store.checked import LARGE, PART, CheckedFile, Summing, Sums, checksums_path, make_checksums
+from etude.store.file_checksums import (
+    LARGE,
+    PART,
+    CheckedFile,
+    FileChecksumming,
+    FileChecksums,
+    checksums_path,
+    make_checksums,
+)
 
 CHUNK = 1 << 20
 LEFTOVER_S = 24 * 3600
@@ -29,11 +37,11 @@ def artifact_key(digest: str) -> str:
     return f"artifacts/{digest[:2]}/{digest}"
 
 
-def put_artifact(folder: Path, data: bytes | Path) -> Summing:
+def put_artifact(folder: Path, data: bytes | Path) -> FileChecksumming:
     """Store the bytes, or those of the file, and return their hash and size; bytes that are already stored stay."""
     # One pass: hash while copying next to the target, then rename the copy.
     with temporary_artifact(folder / "artifacts") as (file, temporary):
-        written = Summing()
+        written = FileChecksumming()
         for chunk in artifact_chunks(data):
             written.add(chunk)
             file.write(chunk)
@@ -94,7 +102,7 @@ def is_whole_artifact(path: Path, digest: str) -> bool:
     try:
         if path.stat().st_size <= LARGE:
             return hashlib.sha256(path.read_bytes()).hexdigest() == digest
-        sums = Sums.read(path, digest) or make_checksums(path, digest)
+        sums = FileChecksums.read(path, digest) or make_checksums(path, digest)
         if sums is None:
             return False
         with CheckedFile(path, sums, lambda: Damaged(f"`{path}` is damaged.")) as file:

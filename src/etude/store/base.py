@@ -158,7 +158,7 @@ class RunRow:
         # The log keeps the exact text; this row holds what databases can store and search.
         text = self.text.replace("\0", "\ufffd")
         id, kind, _, *rest = (getattr(self, field.name) for field in fields(self))
-        return [id, kind, text, " ".join(split_search_words(text)), *rest]
+        return [id, kind, text, " ".join(split_store_search_words(text)), *rest]
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ class Store(ABC):
                     found += 1
                     execute(ADD_VERSION, found, _now())
         if found > known:
-            raise newer_schema_error(found, known)
+            raise newer_store_schema_error(found, known)
 
     # Runs.
 
@@ -503,7 +503,7 @@ class Store(ABC):
         """Return the run, folded from its log."""
         run = self._load(self._read, run_id)
         if run is None:
-            raise run_not_found(run_id)
+            raise run_not_found_in_store(run_id)
         self._keep(run)
         return run
 
@@ -524,7 +524,7 @@ class Store(ABC):
                     f"`{prefix}` matches more than one run, such as `{found[0]}` and `{found[1]}`.",
                     hint="Give more characters of the id.",
                 )
-        raise run_not_found(prefix)
+        raise run_not_found_in_store(prefix)
 
     def count_open(self) -> dict[str, int]:
         """Return how many runs of all tenants have not ended, by status."""
@@ -542,7 +542,7 @@ class Store(ABC):
         """Return the entries of a run's log with a seq above `after`, in order."""
         rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, store_row_limit(limit))
         if not rows and not self._read(HAS_RUN, run_id, self.tenant):
-            raise run_not_found(run_id)
+            raise run_not_found_in_store(run_id)
         return [_entry(row) for row in rows]
 
     def runs(self, filter: RunFilter | None = None, limit: int = 50, cursor: str | None = None) -> Page[RunSummary]:
@@ -555,7 +555,7 @@ class Store(ABC):
         filter = filter or RunFilter()
         where, values = _where(filter)
         if filter.text:
-            items, following = self._search(split_search_filter(filter.text), where, values, limit, cursor)
+            items, following = self._search(split_store_search_filter(filter.text), where, values, limit, cursor)
         else:
             items, following = self._page(RUNS, "created_at", where, values, limit, cursor)
         summaries = [_summary(row) for row in items]
@@ -836,19 +836,19 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-def is_disk_full(error: BaseException) -> bool:
+def is_store_disk_full(error: BaseException) -> bool:
     """True if the error says that a disk or a quota is full."""
     no_space = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     text = str(error).lower()
     return no_space or "disk is full" in text or "no space left" in text or "disk quota exceeded" in text
 
 
-def disk_full_error(what: str) -> Unavailable:
+def store_disk_full_error(what: str) -> Unavailable:
     """Return the error of a write to a full disk; `what` is the start of its message."""
     return Unavailable(f"{what}: the disk is full.", hint="Free some space on it, then try again.", reason="disk_full")
 
 
-def free_disk_bytes(folder: Path) -> int:
+def store_free_disk_bytes(folder: Path) -> int:
     """Return the free bytes on the file system of a folder."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
@@ -866,17 +866,17 @@ def check_storable(values: Sequence[object]) -> None:
                 raise Invalid("Text with a lone surrogate is not Unicode and cannot be stored.") from None
 
 
-def known_schema_version(dialect: str) -> int:
+def store_schema_version(dialect: str) -> int:
     """Return the newest schema version that this etude knows."""
     return len(_migrations(dialect))
 
 
-def pending_migrations(dialect: str, found: int) -> list[str]:
+def pending_store_migrations(dialect: str, found: int) -> list[str]:
     """Return the names of the migrations that a database with schema version `found` lacks."""
     return [step.name.partition(".")[0] for step in _migrations(dialect)[found:]]
 
 
-def newer_schema_error(found: int, known: int) -> Unavailable:
+def newer_store_schema_error(found: int, known: int) -> Unavailable:
     """Return the error for a database that a newer etude has used."""
     return Unavailable(
         f"The database has schema version {found}; this etude knows versions up to {known}.",
@@ -1037,15 +1037,15 @@ def _where(filter: RunFilter) -> tuple[list[str], list[object]]:
     return [condition for condition, _ in given], [value for _, value in given]
 
 
-def split_search_words(text: str) -> list[str]:
+def split_store_search_words(text: str) -> list[str]:
     """Return the distinct words of a text as they are searched: without case, accents and punctuation."""
     plain = unicodedata.normalize("NFKC", text[:SEARCHED].casefold())
     return list(dict.fromkeys(word[:WORD] for word in _WORD.findall(plain)))
 
 
-def split_search_filter(text: str) -> list[str]:
+def split_store_search_filter(text: str) -> list[str]:
     """Return the words of a filter; raise `Invalid` if there are none."""
-    words = split_search_words(text)
+    words = split_store_search_words(text)
     if not words:
         raise Invalid(f"`{text[:200]}` has no word to search for.", hint="Use letters or digits.")
     return words
@@ -1060,7 +1060,7 @@ def _write_words(execute: Execute) -> None:
     """Write the words of all runs, because each database would split texts in its own way."""
     last = ""
     while rows := execute(TEXTS, last, 200):
-        values = [value for run_id, text in rows for value in (run_id, " ".join(split_search_words(text)))]
+        values = [value for run_id, text in rows for value in (run_id, " ".join(split_store_search_words(text)))]
         execute(PUT_SEARCH.format(rows=", ".join(["(?, ?)"] * len(rows))), *values)
         last = rows[-1][0]
 
@@ -1079,7 +1079,7 @@ def _place(by: str, cursor: str) -> tuple[datetime, str]:
     raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
 
 
-def run_not_found(run_id: str) -> NotFound:
+def run_not_found_in_store(run_id: str) -> NotFound:
     """Return the error for a run that does not exist."""
     return NotFound(f"There is no run `{run_id}`.", hint="List the runs to find its id: `etude runs list`.")
 

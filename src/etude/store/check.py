@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from etude.check import CheckResult, Failed, run_checks
+from etude.conformance import CheckResult, Failed, run_conformance_checks
 from etude.entities import RunFilter, SourceSpec
 from etude.errors import Conflict, EtudeError, Invalid, NotFound
 from etude.events import (
@@ -31,12 +31,12 @@ RACERS = 8
 
 def check_store(store: Store) -> Iterator[CheckResult]:
     """Run every check, one result each; a failing check does not stop the others."""
-    yield from run_checks(CHECKS, store)
+    yield from run_conformance_checks(CHECKS, store)
 
 
 def check_objects(open_objects: Callable[[], Objects]) -> Iterator[CheckResult]:
     """Run every check of an object store, one result each; failing to open it is a result, too."""
-    yield from run_checks(OBJECT_CHECKS, open_objects)
+    yield from run_conformance_checks(OBJECT_CHECKS, open_objects)
 
 
 def _object_health(open_objects: Callable[[], Objects]) -> str:

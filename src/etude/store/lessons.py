@@ -117,7 +117,7 @@ class StoredLessons:
         return [LessonChange(row[0], row[1], row[2], _time(row[3]), row[4]) for row in rows]
 
 
-def settle_playbook_outcomes(execute: Execute, run_ids: Sequence[str]) -> None:
+def settle_lesson_outcomes(execute: Execute, run_ids: Sequence[str]) -> None:
     """Note the outcomes of runs that are about to be deleted, for the playbooks that they are evidence for."""
     ids = f"({', '.join('?' * len(run_ids))})"
     for run_id, kind, text in execute(OPEN_OUTCOMES.replace("{ids}", ids), *run_ids):

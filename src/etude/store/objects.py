@@ -41,8 +41,8 @@ from etude.store.artifact_folder import (
     sync_artifact_folder,
     temporary_artifact,
 )
-from etude.store.base import ROOM, disk_full_error, free_disk_bytes, is_disk_full
-from etude.store.checked import LARGE, CheckedFile, Sums, make_checksums
+from etude.store.base import ROOM, is_store_disk_full, store_disk_full_error, store_free_disk_bytes
+from etude.store.file_checksums import LARGE, CheckedFile, FileChecksums, make_checksums
 
 SMALL = 8 << 20
 """Up to this size an object is sent in one request, which can be conditional; larger ones in parts."""
@@ -74,7 +74,7 @@ class LentFile:
 
     fd: int
     """The open file, which the holder closes."""
-    sums: Sums | None
+    sums: FileChecksums | None
     """The sums to check the file by; None if it was checked already."""
     damaged: Damaged
     """The error to raise if the bytes do not match the sums."""
@@ -143,8 +143,8 @@ class Objects:
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
             raise self._trouble("access was denied") from error
         except (BaseError, OSError) as error:
-            if is_disk_full(error):
-                raise disk_full_error(f"The object store `{self.url}` cannot be written") from error
+            if is_store_disk_full(error):
+                raise store_disk_full_error(f"The object store `{self.url}` cannot be written") from error
             plain = "BadScheme" in str(error)
             raise self._trouble("it is plain HTTP without `allow_http`" if plain else _line(error)) from error
 
@@ -252,7 +252,7 @@ class Objects:
             if path.stat().st_size <= LARGE:
                 self._read_small(path, hash, run_id)
                 return LentFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), None, self._damaged(hash, run_id))
-            sums = Sums.read(path, hash) or make_checksums(path, hash)
+            sums = FileChecksums.read(path, hash) or make_checksums(path, hash)
             if sums is None:
                 raise self._damaged(hash, run_id)
             return LentFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), sums, self._damaged(hash, run_id))
@@ -264,7 +264,7 @@ class Objects:
         return data
 
     def _open_checked(self, path: Path, hash: str, run_id: str | None) -> CheckedFile:
-        sums = Sums.read(path, hash) or make_checksums(path, hash)
+        sums = FileChecksums.read(path, hash) or make_checksums(path, hash)
         if sums is None:
             raise self._damaged(hash, run_id)
         return CheckedFile(path, sums, lambda: self._damaged(hash, run_id))
@@ -542,8 +542,8 @@ class Objects:
         self.exists("0" * 64)
         if self.folder is not None:
             with self._translated():
-                if free_disk_bytes(self.folder) < ROOM:
-                    raise disk_full_error(f"The object store `{self.url}` cannot be written")
+                if store_free_disk_bytes(self.folder) < ROOM:
+                    raise store_disk_full_error(f"The object store `{self.url}` cannot be written")
                 # The probe ran only once; the folder may have lost its permissions since.
                 with temporary_artifact(self.folder / "artifacts") as (file, _):
                     file.write(b"1")

@@ -24,7 +24,7 @@ from typing import Any
 from etude import plugins
 from etude.errors import Conflict, NotFound
 from etude.ids import new_id
-from etude.store.action import ATTEMPTS, URGENCY, Claim, Finish, NewAction, TurnResult
+from etude.store.action import ATTEMPTS, URGENCY, ActionClaim, Finish, NewAction, TurnResult
 from etude.store.base import Rows, Store
 from etude.store.queue_dialect import (
     ADD_ACTIONS,
@@ -34,8 +34,8 @@ from etude.store.queue_dialect import (
     Listener,
     LockedAgent,
     QueueDialect,
-    Transaction,
-    clean_for_database,
+    QueueTransaction,
+    clean_for_queue,
 )
 
 log = logging.getLogger("etude.queue")
@@ -194,7 +194,7 @@ class Queue:
         self.store = store
         self.tenant = store.tenant
         self._owner: Any = getattr(store, "_owner", store)
-        self._dialect: QueueDialect = plugins.load_implementation("queue", self._owner.dialect)(self._owner)
+        self._dialect: QueueDialect = plugins.load_plugin("queue", self._owner.dialect)(self._owner)
         self.origin = new_id("queue")
         self._listeners: list[Listener] = []
         self._listening = threading.Event()
@@ -224,10 +224,10 @@ class Queue:
         return self._dialect.list_value(values)
 
     @contextmanager
-    def transaction(self, many: bool = True) -> Iterator[Transaction]:
+    def transaction(self, many: bool = True) -> Iterator[QueueTransaction]:
         """Commit all statements together at the end of the block, then notify listeners."""
         with self._dialect.transaction(many) as (execute, run):
-            work = Transaction(self._dialect, execute, run)
+            work = QueueTransaction(self._dialect, execute, run)
             yield work
             notifications = list(dict.fromkeys(work.notifications))
             self._dialect.notify_on_commit(run, notifications, self.origin)
@@ -288,13 +288,13 @@ class Queue:
             self._notify("run", 0)
         return added is not None and added[0]
 
-    def find(self, work: Transaction, ids: Sequence[str]) -> dict[str, int]:
+    def find(self, work: QueueTransaction, ids: Sequence[str]) -> dict[str, int]:
         """Lock the agents and return their numbers; raise if one does not exist or is being destroyed."""
         rows = work(FIND_AGENTS, self.tenant, self._dialect.list_value(sorted(set(ids))))
         found = {agent_id: (no, status) for agent_id, no, status in rows}
         for agent_id in ids:
             if agent_id not in found:
-                raise agent_not_found(agent_id)
+                raise agent_not_found_in_queue(agent_id)
             if found[agent_id][1] in ("destroying", "destroyed"):
                 raise Conflict(f"Agent `{agent_id}` is {found[agent_id][1]}.", hint="Create another.")
         return {agent_id: no for agent_id, (no, _) in found.items()}
@@ -315,14 +315,14 @@ class Queue:
         """Return True if something can be claimed, including agents that a claim skips because they are locked."""
         return bool(self.read(ANY_CLAIMABLE))
 
-    def _finish(self, work: Transaction, finished: Sequence[Finish]) -> list[Finish]:
+    def _finish(self, work: QueueTransaction, finished: Sequence[Finish]) -> list[Finish]:
         agents = work.lock({f.claim.agent for f in finished})
         ends = {f.claim.key: _last_end(f, agents[f.claim.agent].status) for f in finished}
         rows = [
             (
                 *f.claim.key,
                 ends[f.claim.key],
-                clean_for_database(f.error),
+                clean_for_queue(f.error),
                 f.delay,
                 int(f.end == "ready"),
                 int(f.outage),
@@ -340,14 +340,14 @@ class Queue:
             work.add_events([event for f in kept for event in _events_of(f, agents[f.claim.agent].status)])
         return [f for f in finished if f.claim.key not in accepted]
 
-    def _record(self, work: Transaction, kept: Sequence[Finish], agents: dict[int, LockedAgent]) -> None:
+    def _record(self, work: QueueTransaction, kept: Sequence[Finish], agents: dict[int, LockedAgent]) -> None:
         steps = [
             (
                 *(f.claim.agent, agents[f.claim.agent].step_no + 1, f.claim.id, f.claim.kind, f.step.input),
                 *(
                     f.step.output,
                     f.step.outcome,
-                    clean_for_database(f.step.error),
+                    clean_for_queue(f.step.error),
                     f.step.seconds,
                     f.step.tokens,
                     f.step.cost_usd,
@@ -364,7 +364,7 @@ class Queue:
 
     def _plan(
         self,
-        work: Transaction,
+        work: QueueTransaction,
         kept: Sequence[Finish],
         ends: dict[tuple[int, int], str],
         agents: dict[int, LockedAgent],
@@ -396,15 +396,15 @@ class Queue:
         if rows:
             work.do(ADD_ACTIONS, *work.rows(rows))
 
-    def _claim(self, work: Transaction, count: int, lease: float) -> list[Claim]:
+    def _claim(self, work: QueueTransaction, count: int, lease: float) -> list[ActionClaim]:
         picked = self._pick(work, count)
         if not picked:
             return []
         claimed = {row[0]: row for row in work(CLAIM, self.store.worker_id, lease, work.list([p[1] for p in picked]))}
         work.do(SET_RUNNING, *work.rows([(no, head if head in claimed else None) for no, head, *_ in picked]))
-        return [Claim(*claimed[head], *(no, *rest)) for no, head, *rest in picked if head in claimed]
+        return [ActionClaim(*claimed[head], *(no, *rest)) for no, head, *rest in picked if head in claimed]
 
-    def _pick(self, work: Transaction, count: int) -> Rows:
+    def _pick(self, work: QueueTransaction, count: int) -> Rows:
         """Lock the agents to run next. Tenants with the fewest running agents come first."""
         if len(self._tenants) == 1:
             picked = work(PICK, self._tenants[0], count)
@@ -415,7 +415,7 @@ class Queue:
         shares = self._share(work, count) if len(self._tenants) > 1 else dict.fromkeys(self._tenants, count)
         return [row for tenant, share in shares.items() for row in work(PICK, tenant, share)]
 
-    def _share(self, work: Transaction, count: int) -> dict[str, int]:
+    def _share(self, work: QueueTransaction, count: int) -> dict[str, int]:
         loads = {n: (int(r), int(w)) for n, r, w in work(SHARES, count, *work.rows([(n,) for n in self._tenants]))}
         shares: dict[str, int] = {}
         for _ in range(count):
@@ -493,7 +493,7 @@ class Queue:
                 work.lock(set(agents))
                 work.do(RESTART_DELAYS, work.list(agents), CLOCK_JUMP_S)
 
-    def _reclaim(self, work: Transaction, lost: Rows, due: list[int], overdue: list[int]) -> None:
+    def _reclaim(self, work: QueueTransaction, lost: Rows, due: list[int], overdue: list[int]) -> None:
         agents = work.lock({*(row[2] for row in lost), *due, *overdue})
         if lost:
             # Compare the tokens: a worker that seemed dead may have come back and claimed again.
@@ -603,11 +603,11 @@ def _freed(finish: Finish, end: str) -> tuple[object, ...]:
     step = finish.step
     failed = {"failed": 1, "done": 0}.get(end)
     if step is None:
-        return (finish.claim.agent, None, 0, None, 0, 0.0, None, clean_for_database(finish.error), failed)
+        return (finish.claim.agent, None, 0, None, 0, 0.0, None, clean_for_queue(finish.error), failed)
     numbers = (1, int(step.done), step.tokens, step.cost_usd)
-    return (finish.claim.agent, step.state, *numbers, step.output, clean_for_database(step.error), failed)
+    return (finish.claim.agent, step.state, *numbers, step.output, clean_for_queue(step.error), failed)
 
 
-def agent_not_found(agent_id: str) -> NotFound:
+def agent_not_found_in_queue(agent_id: str) -> NotFound:
     """Return the error for an agent that does not exist."""
     return NotFound(f"There is no agent `{agent_id}`.", hint="List them: `etude agents list`.")

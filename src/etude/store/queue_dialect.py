@@ -123,7 +123,7 @@ class LockedAgent:
     id: str
 
 
-class Transaction:
+class QueueTransaction:
     """Statements that are committed together, and the notifications to send then."""
 
     def __init__(self, dialect: QueueDialect, execute: Execute, run: Execute) -> None:
@@ -168,7 +168,7 @@ class Transaction:
             self.notifications.append(("event", 0))
 
 
-def clean_for_database(text: str | None) -> str | None:
+def clean_for_queue(text: str | None) -> str | None:
     """Replace the characters that some databases cannot store."""
     return text and text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
@@ -177,7 +177,7 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 _encode_strictly = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
-def json_for_database(value: Any, allow_nan: bool = True) -> str:
+def json_for_queue(value: Any, allow_nan: bool = True) -> str:
     """Encode a value as JSON that every database can store; a lone surrogate becomes a question mark."""
     text = (_encode if allow_nan else _encode_strictly)(value)
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -47,7 +47,7 @@ def _refusing() -> Iterator[None]:
         raise Invalid(f"The store cannot keep a value: {str(error).partition(chr(10))[0]}.") from error
 
 
-class PostgresDialect(QueueDialect):
+class PostgresQueueDialect(QueueDialect):
     """Row locks on agents, always before their actions. Claims skip locked agents."""
 
     # Constant within a statement, so that indexes on times can be used.

@@ -25,7 +25,7 @@ PIPE_SIZE = 1 << 16
 """The capacity of a pipe: one read returns all of it, so no line is split."""
 
 
-class SqliteDialect(QueueDialect):
+class SqliteQueueDialect(QueueDialect):
     """SQLite has one writer at a time, so rows need no locks."""
 
     now = "((julianday('now') - 2440587.5) * 86400.0)"

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from etude.errors import Conflict, NotFound
-from etude.store.base import run_not_found
-from etude.store.lessons import settle_playbook_outcomes
+from etude.store.base import run_not_found_in_store
+from etude.store.lessons import settle_lesson_outcomes
 
 if TYPE_CHECKING:
     from etude.store.base import Execute, Store
@@ -181,7 +181,7 @@ class Retention:
                     self._drop_files(execute, found)
                     execute(_in(UNNAME, found), *found, *found)
                     if not forget_evidence:
-                        settle_playbook_outcomes(execute, found)
+                        settle_lesson_outcomes(execute, found)
                     for table in (*DELETE, *(["lesson_events"] if forget_evidence else [])):
                         execute(_in(f"DELETE FROM {table} WHERE run_id IN {{ids}}", found), *found)
                     execute(_in("DELETE FROM runs WHERE id IN {ids}", found), *found)
@@ -194,7 +194,7 @@ class Retention:
         """Raise `Conflict` if a run may not be deleted, and say why."""
         rows = self._store._read(WHY_KEPT, run_id, self.tenant)
         if not rows:
-            raise run_not_found(run_id)
+            raise run_not_found_in_store(run_id)
         status, pinned, scripted = rows[0]
         if status not in ("succeeded", "failed", "cancelled"):
             raise Conflict(f"Run `{run_id}` is {status}.", hint="Cancel it first, or wait until it has ended.")
@@ -295,7 +295,7 @@ class Retention:
         now = datetime.now(UTC)
         with self._store._transaction() as execute:
             if not execute(LOCK_RUN + self._store.locking, run_id, self.tenant):
-                raise run_not_found(run_id)
+                raise run_not_found_in_store(run_id)
             ((at,),) = execute(PIN, run_id, self.tenant, reason, now)
         return Pin(run_id, reason, _time(at))
 

@@ -31,9 +31,9 @@ from etude.store.base import (
     Rows,
     Store,
     check_storable,
-    disk_full_error,
-    free_disk_bytes,
-    is_disk_full,
+    is_store_disk_full,
+    store_disk_full_error,
+    store_free_disk_bytes,
     store_not_empty_error,
 )
 
@@ -105,9 +105,9 @@ class SqliteStore(Store):
         return db
 
     def _trouble(self, error: Exception) -> Unavailable:
-        if is_disk_full(error):
+        if is_store_disk_full(error):
             self._full = True
-            return disk_full_error(f"The store `{self.path}` cannot be written")
+            return store_disk_full_error(f"The store `{self.path}` cannot be written")
         return Unavailable(
             f"The store `{self.path}` cannot be used: {error}.",
             hint="Check that the path is a file of etude, that it is writable and that the disk has space.",
@@ -225,10 +225,10 @@ class SqliteStore(Store):
         """Check that the database answers and can be written; return its kind, version, location and schema version."""
         schema = self._schema(self._read)
         with self._translated():
-            no_room = free_disk_bytes(self.path.parent) < ROOM
+            no_room = store_free_disk_bytes(self.path.parent) < ROOM
             self._try_write()
         if self._full or no_room:
-            raise disk_full_error(f"The store `{self.path}` cannot be written")
+            raise store_disk_full_error(f"The store `{self.path}` cannot be written")
         return {"kind": "sqlite", "version": sqlite3.sqlite_version, "url": str(self.path), "schema": schema}
 
     def _try_write(self) -> None:

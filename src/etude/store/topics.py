@@ -12,7 +12,7 @@ from etude.entities import Entity
 from etude.errors import Invalid
 from etude.store.base import Rows, store_row_limit
 from etude.store.queue import Queue
-from etude.store.queue_dialect import json_for_database
+from etude.store.queue_dialect import json_for_queue
 
 TOPIC = re.compile(r"[a-z0-9_]+([.-][a-z0-9_]+)*")
 MAX_BODY = 1 << 20
@@ -69,7 +69,7 @@ class Topics:
 
     def read(self, after: int, limit: int = 1000) -> list[HubEvent]:
         """Return the events after an id, in order, up to the first missing id that may still appear."""
-        return [_event(row) for row in events_before_gap(self.queue.read(READ, SETTLE_S, after, limit), after)]
+        return [_event(row) for row in topic_events_before_gap(self.queue.read(READ, SETTLE_S, after, limit), after)]
 
     def read_agent(self, tenant: str, agent: str | None, after: int, last: int, limit: int = 1000) -> list[HubEvent]:
         """Return the events of one agent, or those of no agent, after an id and up to an id read before."""
@@ -101,7 +101,7 @@ def check_topic_event(topic: str, body: Any, largest: int = MAX_BODY) -> str:
             hint="Use at most 128 lower-case letters, digits and _, with single dots or hyphens between them.",
         )
     try:
-        text = json_for_database(body, allow_nan=False)
+        text = json_for_queue(body, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(
             f"The body of the event cannot be written as JSON: {error}.", hint="Use text, numbers, lists and objects."
@@ -111,7 +111,7 @@ def check_topic_event(topic: str, body: Any, largest: int = MAX_BODY) -> str:
     return text
 
 
-def events_before_gap(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:
+def topic_events_before_gap(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:
     """Return the rows up to the first recent gap: an id is assigned before its transaction commits."""
     for index, row in enumerate(rows):
         before = rows[index - 1][0] if index else after

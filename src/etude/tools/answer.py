@@ -36,7 +36,7 @@ class Arguments(Entity):
     @field_validator("chart", mode="before")
     @classmethod
     def _declined(cls, given: Any) -> Any:
-        return {"mark": NONE} if is_declined(given) else given
+        return {"mark": NONE} if is_declined_answer_chart(given) else given
 
 
 class GiveAnswer(Tool):
@@ -61,7 +61,7 @@ class GiveAnswer(Tool):
             texts = [f"{p.message} {p.hint}".strip() for p in problems[:-1]]
             figures = context.find_figure_errors(arguments.text)
             raise Invalid("\n".join([*figures, *texts, problems[-1].message]), hint=problems[-1].hint)
-        return "Received; its figures are checked next."
+        return "Received. Its numbers will now be checked."
 
 
 @contextmanager
@@ -74,11 +74,11 @@ def _collecting(problems: list[Invalid]) -> Iterator[None]:
 
 def check_answer_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Mapping[str, Sequence[str]]) -> None:
     """Raise `Invalid` if a chart cannot be drawn: an unknown mark, result or column."""
-    if is_declined(chart):
+    if is_declined_answer_chart(chart):
         return
     if answer_chart_result(chart, shown, known):
         _require_result(answer_chart_result(chart, shown, known), known)
-    if is_vega_chart(chart):
+    if is_vega_answer_chart(chart):
         return
     if unknown := sorted(set(chart) - SHORT):
         raise Invalid(
@@ -106,12 +106,12 @@ def check_answer_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Ma
             raise Invalid(f"`{name}` has no column `{column}` for `{part}` of the chart.", hint=hint)
 
 
-def is_declined(chart: Any) -> bool:
+def is_declined_answer_chart(chart: Any) -> bool:
     """Return whether the model says that the answer has no chart, not even one that etude would choose."""
     return chart is False or chart == NONE or (isinstance(chart, Mapping) and chart.get("mark") == NONE)
 
 
-def is_vega_chart(chart: Mapping[str, Any]) -> bool:
+def is_vega_answer_chart(chart: Mapping[str, Any]) -> bool:
     """Return whether a chart is a Vega-Lite specification rather than the short form."""
     return bool(_VEGA & set(chart))
 

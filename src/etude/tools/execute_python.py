@@ -8,7 +8,7 @@ from pydantic import Field
 
 from etude.entities import Entity
 from etude.tools.base import Tool, ToolContext
-from etude.tools.result_text import show_cell_to_model
+from etude.tools.result_text import cell_result_text_for_model
 
 
 class Arguments(Entity):
@@ -29,4 +29,4 @@ class ExecutePython(Tool):
 
     def use(self, context: ToolContext, arguments: Any) -> str:
         """Return what the cell printed and its value, shortened."""
-        return show_cell_to_model(context.python(arguments.code), context)
+        return cell_result_text_for_model(context.python(arguments.code), context)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from etude.entities import Entity
 from etude.tools.base import ONLY, Tool, ToolContext
-from etude.tools.result_text import show_result_to_model
+from etude.tools.result_text import result_text_for_model
 
 # The full JSON schema is ten times as long and would be sent with every turn; a wrong plan fails with an error anyway.
 SHAPE = """{"from": t, "joins": [t by its key, or {"table": t, "on": [["a.x", "t.y"]]}], "where": [{"column": c, "op":
@@ -33,4 +33,4 @@ class ExecuteQueryPlan(Tool):
 
     def use(self, context: ToolContext, arguments: Any) -> str:
         """Return the shape of the result and its first rows."""
-        return show_result_to_model(context.plan(arguments.dataset, arguments.plan), context)
+        return result_text_for_model(context.plan(arguments.dataset, arguments.plan), context)

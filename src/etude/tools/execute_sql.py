@@ -8,7 +8,7 @@ from pydantic import Field
 
 from etude.entities import Entity
 from etude.tools.base import ONLY, Tool, ToolContext
-from etude.tools.result_text import show_result_to_model
+from etude.tools.result_text import result_text_for_model
 
 
 class Arguments(Entity):
@@ -27,4 +27,4 @@ class ExecuteSql(Tool):
 
     def use(self, context: ToolContext, arguments: Any) -> str:
         """Return the shape of the result and its first rows."""
-        return show_result_to_model(context.sql(arguments.dataset, arguments.query), context)
+        return result_text_for_model(context.sql(arguments.dataset, arguments.query), context)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from etude.entities import Catalog, Entity
 from etude.tools.base import ONLY, Tool, ToolContext
-from etude.tools.result_text import CHARS, show_table_to_model
+from etude.tools.result_text import CHARS, table_result_text_for_model
 from etude.tools.table_ranking import rank_tables, ranking_words
 
 
@@ -26,7 +26,11 @@ def _absent(name: str, catalog: Catalog, context: ToolContext) -> str:
     by_name = {table.name.lower(): table.name for table in catalog.tables}
     near = [by_name[n] for n in difflib.get_close_matches(name.lower(), by_name, n=3, cutoff=0.5)]
     best = rank_tables(catalog, name)[:3] if ranking_words(name) and not near else []
-    near += [table.name for table in best if set(ranking_words(name)) & set(ranking_words(show_table_to_model(table)))]
+    near += [
+        table.name
+        for table in best
+        if set(ranking_words(name)) & set(ranking_words(table_result_text_for_model(table)))
+    ]
     meant = f" Did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""
     return context.quote(f"There is no table `{name}`.{meant}")
 
@@ -55,7 +59,7 @@ class GetDatasetSchema(Tool):
         shown: list[str] = []
         used = 0
         for table in tables:
-            text = show_table_to_model(table)
+            text = table_result_text_for_model(table)
             if shown and used + len(text) > CHARS:
                 break
             shown.append(text)

@@ -36,7 +36,7 @@ def cut_result_text(text: str, chars: int = CHARS) -> str:
     return f"{head}\n[... {len(text) - len(head) - len(tail):,} characters left out ...]\n{tail}"
 
 
-def show_result_to_model(result: Result, context: ToolContext) -> str:
+def result_text_for_model(result: Result, context: ToolContext) -> str:
     """Return the shape of a result and its first rows as CSV, which takes the fewest tokens."""
     body, used, rounded = [", ".join(_typed(c.name, c.type) for c in result.columns)], 0, False
     for row in itertools.islice(result.iter_rows(shown=True), ROWS):
@@ -56,7 +56,7 @@ def show_result_to_model(result: Result, context: ToolContext) -> str:
     return f"{counted}\n{context.quote(chr(10).join([*body, *notes]))}"
 
 
-def show_cell_to_model(cell: Cell, context: ToolContext) -> str:
+def cell_result_text_for_model(cell: Cell, context: ToolContext) -> str:
     """Return what a cell printed, its value and its notes."""
     parts = []
     if cell.stdout:
@@ -73,7 +73,7 @@ def show_cell_to_model(cell: Cell, context: ToolContext) -> str:
     return "\n".join(parts) or "done; nothing was printed"
 
 
-def show_table_to_model(table: Table) -> str:
+def table_result_text_for_model(table: Table) -> str:
     """Return a table of a catalog as text: name, columns with types and keys, comments, notes on its file."""
     keys = {c for c in table.primary_key}
     to = {fk.columns[0]: (fk.to_table, fk.to_columns[0]) for fk in table.foreign_keys if len(fk.columns) == 1}

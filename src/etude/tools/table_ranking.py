@@ -11,6 +11,7 @@ from etude.entities import Catalog, Table
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _HUMP = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])")
+_PLURALS = (("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("ses", "s"), ("xes", "x"), ("s", ""))
 STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -72,7 +73,7 @@ def _score(asked: set[str], document: Counter[str], seen_in: Counter[str], count
 
 def stem_for_ranking(word: str) -> str:
     """Return an English word in lower case without its plural ending."""
-    for ending, instead in (("ies", "y"), ("sses", "ss"), ("ses", "s"), ("xes", "x"), ("s", "")):
+    for ending, instead in _PLURALS:
         if word.endswith(ending) and len(word) > len(ending) + 2 and not word.endswith("ss"):
             return word[: -len(ending)] + instead
     return word

@@ -13,7 +13,7 @@ import pytest
 from tests.patience import wait_until
 from tests.relay import Relay, relay_to_postgres
 
-from etude.agents.control import Agents
+from etude.agents.agent_control import AgentControl
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.errors import Invalid
@@ -65,13 +65,13 @@ def model(tmp_path: Path) -> str:
     return f"scripted:{tmp_path / 'script.json'}"
 
 
-def done(agents: Agents, agent_id: str = "a") -> dict[str, Any]:
+def done(agents: AgentControl, agent_id: str = "a") -> dict[str, Any]:
     """Wait until the agent is done, and return its state."""
     wait_until(lambda: agents.get(agent_id).activity == "done")
     return agents.state(agent_id)
 
 
-def test_without_a_model_it_asks_the_given_questions(app: App, agents: Agents, stock: str) -> None:
+def test_without_a_model_it_asks_the_given_questions(app: App, agents: AgentControl, stock: str) -> None:
     goal = f"1. how many stock\n\n- SQL: {COUNT}\nSQL: SELECT nothing FROM stock"
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "goal": goal}, id="a")
@@ -85,7 +85,7 @@ def test_without_a_model_it_asks_the_given_questions(app: App, agents: Agents, s
         assert "| 42 |" in done(agents)["document"]
 
 
-def test_variables_survive_steps_and_restarts(app: App, agents: Agents, stock: str) -> None:
+def test_variables_survive_steps_and_restarts(app: App, agents: AgentControl, stock: str) -> None:
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "questions": ["PYTHON: x = 6", "PYTHON: x * 7"]}, id="a")
         assert "\n42\n" in done(agents)["document"]
@@ -95,7 +95,7 @@ def test_variables_survive_steps_and_restarts(app: App, agents: Agents, stock: s
         assert agents.state("a")["document"].endswith("\n7\n")
 
 
-def test_a_model_decides_what_to_ask_until_it_is_done(app: App, agents: Agents, stock: str, model: str) -> None:
+def test_a_model_decides_what_to_ask_until_it_is_done(app: App, agents: AgentControl, stock: str, model: str) -> None:
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "goal": "Know the stock.", "model": model}, id="a")
         memory = done(agents)
@@ -113,14 +113,14 @@ def test_a_model_decides_what_to_ask_until_it_is_done(app: App, agents: Agents, 
     assert len(app.store.threads().items) == 1
 
 
-def test_its_own_questions_have_a_limit(app: App, agents: Agents, stock: str, model: str) -> None:
+def test_its_own_questions_have_a_limit(app: App, agents: AgentControl, stock: str, model: str) -> None:
     config = {"source": stock, "goal": "Know the stock.", "model": model, "max_steps": 1}
     with Worker(app, agents.queue):
         agents.create("analyst", config, id="a")
         assert done(agents)["asked"] == 1
 
 
-def test_guidance_reaches_the_next_question(app: App, agents: Agents, stock: str, model: str) -> None:
+def test_guidance_reaches_the_next_question(app: App, agents: AgentControl, stock: str, model: str) -> None:
     agents.create("analyst", {"source": stock, "goal": "Know the stock.", "model": model, "max_steps": 1}, id="a")
     agents.steer("a", "look at salt")
     agents.steer("a", {"goal": "Know the salt."})
@@ -129,7 +129,9 @@ def test_guidance_reaches_the_next_question(app: App, agents: Agents, stock: str
     assert memory["goal"] == "Know the salt." and "## How much salt is there?" in memory["document"]
 
 
-def test_an_interrupt_ends_the_run_and_asks_something_else(app: App, agents: Agents, stock: str, model: str) -> None:
+def test_an_interrupt_ends_the_run_and_asks_something_else(
+    app: App, agents: AgentControl, stock: str, model: str
+) -> None:
     config = {"source": stock, "questions": ["be slow"], "model": model, "goal": "x", "max_steps": 1}
     with Worker(app, agents.queue):
         agents.create("analyst", config, id="a")
@@ -141,7 +143,7 @@ def test_an_interrupt_ends_the_run_and_asks_something_else(app: App, agents: Age
         wait_until(lambda: agents.get("a").status == "destroyed")
 
 
-def test_a_message_answers_the_question_of_a_run(app: App, agents: Agents, stock: str, model: str) -> None:
+def test_a_message_answers_the_question_of_a_run(app: App, agents: AgentControl, stock: str, model: str) -> None:
     config = {"source": stock, "questions": ["Which year is it?"], "model": model, "max_steps": 1}
     with Worker(app, agents.queue):
         agents.create("analyst", config, id="a")
@@ -152,7 +154,9 @@ def test_a_message_answers_the_question_of_a_run(app: App, agents: Agents, stock
         assert "## Which year is it?\n\nThen it is that one.\n" in done(agents)["document"]
 
 
-def test_a_run_left_by_a_crash_is_resumed(open_app: Callable[[], App], app: App, agents: Agents, stock: str) -> None:
+def test_a_run_left_by_a_crash_is_resumed(
+    open_app: Callable[[], App], app: App, agents: AgentControl, stock: str
+) -> None:
     question = "how many stock"
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "questions": ["PYTHON: 1"]}, id="a")
@@ -169,7 +173,7 @@ def test_a_run_left_by_a_crash_is_resumed(open_app: Callable[[], App], app: App,
     assert app.store.run(run_id).status == "succeeded"
 
 
-def test_a_cell_whose_answer_was_not_recorded_does_not_run_twice(app: App, agents: Agents, stock: str) -> None:
+def test_a_cell_whose_answer_was_not_recorded_does_not_run_twice(app: App, agents: AgentControl, stock: str) -> None:
     cell = "PYTHON: x.append(len(x) + 1)\nx"
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "questions": ["PYTHON: x = [1]"]}, id="a")
@@ -184,7 +188,7 @@ def test_a_cell_whose_answer_was_not_recorded_does_not_run_twice(app: App, agent
             assert agents.state("a")["document"].rstrip().endswith(expected)
 
 
-def test_it_needs_a_goal_or_questions(agents: Agents) -> None:
+def test_it_needs_a_goal_or_questions(agents: AgentControl) -> None:
     with pytest.raises(Invalid, match="give `goal` or `questions`"):
         agents.create("analyst", {"source": "x", "goal": "  "})
 
@@ -202,7 +206,7 @@ def served_stock(postgres_server: Callable[[], str]) -> Iterator[tuple[Relay, st
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("asked", [f"SQL: {COUNT}", f"PYTHON: db.sql('{COUNT}').rows()", "how many stock"])
 def test_an_outage_of_the_source_is_retried_and_is_not_an_answer(
-    app: App, agents: Agents, served_stock: tuple[Relay, str], asked: str
+    app: App, agents: AgentControl, served_stock: tuple[Relay, str], asked: str
 ) -> None:
     relay, url = served_stock
     with Worker(app, agents.queue):
@@ -223,7 +227,7 @@ def test_an_outage_of_the_source_is_retried_and_is_not_an_answer(
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-def test_a_file_that_is_gone_for_a_while_is_not_an_answer(app: App, agents: Agents, stock: str) -> None:
+def test_a_file_that_is_gone_for_a_while_is_not_an_answer(app: App, agents: AgentControl, stock: str) -> None:
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "questions": [f"SQL: {COUNT}"]}, id="a")
         done(agents)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.patience import wait_until
 
-from etude.agents.control import Agents
+from etude.agents.agent_control import AgentControl
 from etude.agents.hub import Hub
 from etude.agents.worker import Worker
 from etude.app import App
@@ -16,7 +16,7 @@ from etude.errors import Invalid
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-def test_it_keeps_the_catalog_up_to_date(app: App, agents: Agents, tmp_path: Path) -> None:
+def test_it_keeps_the_catalog_up_to_date(app: App, agents: AgentControl, tmp_path: Path) -> None:
     path = tmp_path / "stock"
     path.mkdir()
     (path / "stock.csv").write_text("item,n\ntea,42\n")
@@ -45,6 +45,6 @@ def test_it_keeps_the_catalog_up_to_date(app: App, agents: Agents, tmp_path: Pat
     assert agents.get("c").activity == "waiting"
 
 
-def test_it_needs_a_schedule(agents: Agents) -> None:
+def test_it_needs_a_schedule(agents: AgentControl) -> None:
     with pytest.raises(Invalid, match="give `every_s` or `cron`"):
         agents.create("catalog", {"source": "x"})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.patience import wait_until
 
-from etude.agents.control import Agents
+from etude.agents.agent_control import AgentControl
 from etude.agents.worker import Worker
 from etude.app import App
 
 
-def test_it_comments_every_interval(app: App, agents: Agents) -> None:
+def test_it_comments_every_interval(app: App, agents: AgentControl) -> None:
     with Worker(app, agents.queue):
         agents.create("echo", {"subject": "rain", "interval_s": 1}, id="e")
         wait_until(lambda: agents.get("e").step_no >= 3)
@@ -19,7 +19,7 @@ def test_it_comments_every_interval(app: App, agents: Agents) -> None:
     ]
 
 
-def test_guidance_changes_the_subject(app: App, agents: Agents) -> None:
+def test_guidance_changes_the_subject(app: App, agents: AgentControl) -> None:
     with Worker(app, agents.queue):
         agents.create("echo", {"subject": "rain", "interval_s": 3600}, id="e")
         wait_until(lambda: agents.get("e").step_no == 1)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from tests.patience import wait_until
 
-from etude.agents.control import Agents
+from etude.agents.agent_control import AgentControl
 from etude.agents.hub import Hub
 from etude.agents.worker import Worker
 from etude.app import App
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
-def test_it_keeps_the_index_up_to_date(app: App, agents: Agents, tmp_path: Path) -> None:
+def test_it_keeps_the_index_up_to_date(app: App, agents: AgentControl, tmp_path: Path) -> None:
     path = tmp_path / "stock"
     path.mkdir()
     (path / "stock.csv").write_text("id,item\n1,green tea\n2,black tea\n")

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from tests.patience import wait_until
 
-from etude.agents.control import Agents, check_agent_rights
+from etude.agents.agent_control import AgentControl
+from etude.agents.agent_kinds import check_agent_rights
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.errors import Forbidden
-from etude.learning.edits.completed import TestsCompleted, publish_tests_completed
+from etude.learning.edits.tests_completed import TestsCompleted, publish_tests_completed
 from etude.store.edits import StoredEdits
 
 CHECK = """\
@@ -33,11 +34,13 @@ def config(tmp_path: Path) -> dict[str, object]:
     repo = tmp_path / "repo"
     repo.mkdir()
     (repo / "shop.py").write_text('def total(row):\n    return row["total"]\n')
-    (repo / "check.py").write_text(CHECK)
-    return {"repo": str(repo), "suite": "python -S check.py {junit}", "edits": 1}
+    (repo / "conformance.py").write_text(CHECK)
+    return {"repo": str(repo), "suite": "python -S conformance.py {junit}", "edits": 1}
 
 
-def test_only_a_pass_rate_that_is_surely_low_wakes_it(app: App, agents: Agents, config: dict[str, object]) -> None:
+def test_only_a_pass_rate_that_is_surely_low_wakes_it(
+    app: App, agents: AgentControl, config: dict[str, object]
+) -> None:
     agents.create("learn", config, id="l")
     repo = str(config["repo"])
     with Worker(app, agents.queue):
@@ -56,7 +59,7 @@ def test_only_a_pass_rate_that_is_surely_low_wakes_it(app: App, agents: Agents, 
 
 
 def test_a_message_makes_it_learn_within_the_given_proposers(
-    app: App, agents: Agents, config: dict[str, object]
+    app: App, agents: AgentControl, config: dict[str, object]
 ) -> None:
     agents.create("learn", config, id="l")
     with Worker(app, agents.queue):

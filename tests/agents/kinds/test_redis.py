@@ -12,7 +12,7 @@ import pytest
 from tests.patience import wait_until
 from tests.redis_server import MISSING, PROGRAM, RedisServer
 
-from etude.agents.control import Agents
+from etude.agents.agent_control import AgentControl
 from etude.agents.delivery import BATCH
 from etude.agents.hub import Hub
 from etude.agents.kinds.redis import CLIENT_OPTIONS
@@ -36,17 +36,17 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisSer
 
 
 @pytest.fixture
-def hub(agents: Agents) -> Iterator[Hub]:
+def hub(agents: AgentControl) -> Iterator[Hub]:
     with Hub(agents.queue) as hub:
         yield hub
 
 
-def error_of(agents: Agents, agent_id: str) -> str:
+def error_of(agents: AgentControl, agent_id: str) -> str:
     return str((agents.get(agent_id).last_output or {}).get("error", ""))
 
 
 def test_events_go_to_a_stream_in_order_even_after_redis_was_down(
-    agents: Agents, app: App, hub: Hub, server: RedisServer
+    agents: AgentControl, app: App, hub: Hub, server: RedisServer
 ) -> None:
     agents.create("redis", {"url": server.url, "stream": "out", "topics": ["n"]}, id="bridge")
     with Worker(app, agents.queue):
@@ -69,7 +69,7 @@ def test_events_go_to_a_stream_in_order_even_after_redis_was_down(
 
 
 def test_entries_of_a_stream_are_published_once_and_not_sent_back(
-    agents: Agents, app: App, hub: Hub, server: RedisServer
+    agents: AgentControl, app: App, hub: Hub, server: RedisServer
 ) -> None:
     subscription = hub.subscribe(["tests.*"])
     odd = ("no JSON", "NaN", "[" * 200_000, json.dumps("x" * (1 << 20)))
@@ -92,7 +92,7 @@ def test_entries_of_a_stream_are_published_once_and_not_sent_back(
     assert "tests.completed" not in {e["topic"] for e in server.entries("out")}
 
 
-def test_a_long_stream_is_read_without_waiting(agents: Agents, app: App, hub: Hub, server: RedisServer) -> None:
+def test_a_long_stream_is_read_without_waiting(agents: AgentControl, app: App, hub: Hub, server: RedisServer) -> None:
     subscription, got = hub.subscribe(["n"]), list[Any]()
     for n in range(2 * BATCH + 1):
         server.add("in", topic="n", body=str(n))
@@ -103,7 +103,7 @@ def test_a_long_stream_is_read_without_waiting(agents: Agents, app: App, hub: Hu
     assert got == list(range(2 * BATCH + 1))
 
 
-def test_a_stream_that_cannot_be_read_is_retried(agents: Agents, app: App, hub: Hub, server: RedisServer) -> None:
+def test_a_stream_that_cannot_be_read_is_retried(agents: AgentControl, app: App, hub: Hub, server: RedisServer) -> None:
     subscription = hub.subscribe(["n"])
     server.client.set("in", "no stream")
     agents.create("redis", {"url": server.url, "listen_to": "in", "interval_s": 1}, id="bridge")
@@ -114,14 +114,14 @@ def test_a_stream_that_cannot_be_read_is_retried(agents: Agents, app: App, hub: 
         assert [e.body for e in subscription.read(timeout=90)] == [1]
 
 
-def test_a_redis_at_a_private_address_must_be_allowed(agents: Agents, app: App, hub: Hub) -> None:
+def test_a_redis_at_a_private_address_must_be_allowed(agents: AgentControl, app: App, hub: Hub) -> None:
     agents.create("redis", {"url": "redis://10.0.0.1:6379", "topics": ["n"]}, id="bridge")
     with Worker(app, agents.queue):
         hub.publish("n", 1)
         assert "not a public address" in wait_until(lambda: agents.get("bridge").last_error)
 
 
-def test_a_rediss_url_uses_tls(agents: Agents, app: App, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rediss_url_uses_tls(agents: AgentControl, app: App, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(90)
     # The URL has a password, so it is in a variable of the worker.
@@ -144,18 +144,18 @@ def test_a_rediss_url_uses_tls(agents: Agents, app: App, hub: Hub, monkeypatch: 
         ("redis://:swordfish@example.com", "env:NAME"),
     ],
 )
-def test_an_invalid_url_is_refused(agents: Agents, url: str, why: str) -> None:
+def test_an_invalid_url_is_refused(agents: AgentControl, url: str, why: str) -> None:
     with pytest.raises(Invalid, match=why):
         agents.create("redis", {"url": url})
 
 
-def test_the_two_streams_must_differ(agents: Agents) -> None:
+def test_the_two_streams_must_differ(agents: AgentControl) -> None:
     with pytest.raises(Invalid, match="must be different streams"):
         agents.create("redis", {"url": "redis://example.com", "listen_to": "etude"})
 
 
 def test_the_url_in_a_variable_is_checked_too(
-    agents: Agents, app: App, hub: Hub, monkeypatch: pytest.MonkeyPatch
+    agents: AgentControl, app: App, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THE_REDIS", "unix:///run/redis.sock")
     agents.create("redis", {"url": "env:THE_REDIS", "topics": ["n"]}, id="bridge")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.patience import wait_until
 
-from etude.agents.control import Agents
+from etude.agents.agent_control import AgentControl
 from etude.agents.hub import Hub
 from etude.agents.worker import Worker
 from etude.app import App
@@ -31,14 +31,14 @@ def config(tmp_path: Path, **more: Any) -> dict[str, Any]:
     return given | more
 
 
-def look(agents: Agents) -> dict[str, Any]:
+def look(agents: AgentControl) -> dict[str, Any]:
     agents.wait(agents.message("w", "look"))
     output: dict[str, Any] = agents.steps("w", limit=1000)[-1].output
     return output
 
 
 def test_it_reports_a_change_beyond_the_threshold(
-    app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
+    app: App, agents: AgentControl, tmp_path: Path, stock: sqlite3.Connection
 ) -> None:
     with Hub(agents.queue) as hub, Worker(app, agents.queue):
         events = hub.subscribe(["watch.*"])
@@ -56,7 +56,7 @@ def test_it_reports_a_change_beyond_the_threshold(
 
 
 def test_a_plan_can_be_watched_with_a_relative_threshold(
-    app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
+    app: App, agents: AgentControl, tmp_path: Path, stock: sqlite3.Connection
 ) -> None:
     plan = {"from": "stock", "select": ["item", "n"]}
     with Worker(app, agents.queue):
@@ -69,7 +69,7 @@ def test_a_plan_can_be_watched_with_a_relative_threshold(
 
 
 def test_a_question_in_words_can_be_watched(
-    app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
+    app: App, agents: AgentControl, tmp_path: Path, stock: sqlite3.Connection
 ) -> None:
     with Worker(app, agents.queue):
         agents.create("watch", config(tmp_path, sql="", question="how many stock"), id="w")
@@ -84,7 +84,7 @@ def test_a_question_in_words_can_be_watched(
 
 
 def test_a_failing_query_is_an_error_and_the_watch_continues(
-    app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
+    app: App, agents: AgentControl, tmp_path: Path, stock: sqlite3.Connection
 ) -> None:
     with Worker(app, agents.queue):
         agents.create("watch", config(tmp_path, sql="SELECT sum(n) FROM nothing"), id="w")
@@ -95,7 +95,7 @@ def test_a_failing_query_is_an_error_and_the_watch_continues(
 
 
 def test_it_asks_at_the_times_of_a_cron_expression(
-    app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
+    app: App, agents: AgentControl, tmp_path: Path, stock: sqlite3.Connection
 ) -> None:
     with Worker(app, agents.queue):
         given = config(tmp_path, every_s=None, cron="30 7 * * *", timezone="Europe/Berlin")
@@ -118,7 +118,9 @@ def test_it_asks_at_the_times_of_a_cron_expression(
         ({"question": "how many?"}, "`sql` or `plan`"),
     ],
 )
-def test_an_invalid_configuration_is_refused(agents: Agents, tmp_path: Path, wrong: dict[str, Any], why: str) -> None:
+def test_an_invalid_configuration_is_refused(
+    agents: AgentControl, tmp_path: Path, wrong: dict[str, Any], why: str
+) -> None:
     with pytest.raises(Invalid) as caught:
         agents.create("watch", config(tmp_path, **wrong))
     assert why in caught.value.message

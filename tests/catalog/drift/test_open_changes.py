@@ -20,7 +20,7 @@ from catalog.drift.test_compare import (
 )
 from etude.catalog.drift.change import Acknowledgement
 from etude.catalog.drift.compare import compare
-from etude.catalog.drift.open_changes import FollowedChanges, follow_changes
+from etude.catalog.drift.open_changes import FollowedChanges, follow_open_changes
 from etude.catalog.model import SourceProfile
 
 
@@ -36,7 +36,7 @@ class Runs:
         """Make a catalog; return the names and statuses of its changes."""
         made = profile(copy.deepcopy(world), NOW + timedelta(hours=len(self.history)))
         found = compare(self.history[-1], made, self.history) if self.history else ()
-        self.followed = follow_changes(self.followed, found, made, self.history, self.acknowledged)
+        self.followed = follow_open_changes(self.followed, found, made, self.history, self.acknowledged)
         self.history.append(made)
         return [(c.name, c.status) for c in self.followed.changes]
 

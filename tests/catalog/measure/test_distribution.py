@@ -13,12 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.catalog.measure.distribution import Stats, count_distinct_values, measure_distribution, to_scalar
+from etude.catalog.measure.distribution import (
+    Stats,
+    distribution_distinct_count,
+    distribution_scalar,
+    measure_distribution,
+)
 from etude.catalog.model import Family
 
 
 def _measure(values: list[Any], kind: Any, family: Family) -> Stats:
-    return measure_distribution(*count_distinct_values(pa.array(values, kind)), family, "")
+    return measure_distribution(*distribution_distinct_count(pa.array(values, kind)), family, "")
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)))
@@ -75,7 +80,7 @@ def test_ties_are_in_the_order_of_the_values() -> None:
 
 
 def test_long_values_are_cut() -> None:
-    assert to_scalar("x" * 201) == "x" * 200 + "…"
-    assert to_scalar(b"\x00" * 101) == "00" * 100 + "…"
-    assert to_scalar({"a": [1, None]}) == '{"a": [1, null]}'
-    assert to_scalar(float("-inf")) == "-Infinity"
+    assert distribution_scalar("x" * 201) == "x" * 200 + "…"
+    assert distribution_scalar(b"\x00" * 101) == "00" * 100 + "…"
+    assert distribution_scalar({"a": [1, None]}) == '{"a": [1, null]}'
+    assert distribution_scalar(float("-inf")) == "-Infinity"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etude.catalog.measure.patterns import find_patterns, pattern_mask
-from etude.catalog.measure.pii import find_pii, mask_value
+from etude.catalog.measure.pii import find_pii, mask_pii_value
 from etude.catalog.model import Family, Pattern
 
 
@@ -129,4 +129,4 @@ def test_values_and_names_together_are_surer() -> None:
     ],
 )
 def test_masked_values_keep_their_form_only(kind: str, value: str | int | None, shown: str | None) -> None:
-    assert mask_value(kind, value) == shown
+    assert mask_pii_value(kind, value) == shown

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.catalog.model import ForeignKeyEvidence, SourceProfile, TableProfile
-from etude.catalog.page.diagram import DRAWN, HEIGHT, lay_out
-from etude.catalog.page.groups import group_tables
+from etude.catalog.page.diagram import DRAWN, HEIGHT, lay_out_diagram
 from etude.catalog.page.report import render_catalog
+from etude.catalog.page.table_groups import group_tables
 
 NAMES = [f"t{i}" for i in range(12)]
 EDGES = st.dictionaries(st.sampled_from(NAMES), st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
@@ -25,7 +25,7 @@ def source(*tables: tuple[str, tuple[str, ...]]) -> SourceProfile:
 
 
 def test_a_table_stands_left_of_those_it_refers_to() -> None:
-    layout = lay_out({"lines": ["orders", "products"], "orders": ["customers"]})
+    layout = lay_out_diagram({"lines": ["orders", "products"], "orders": ["customers"]})
     across = {name: x for name, (x, _) in layout.places.items()}
     assert across["lines"] < across["orders"] < across["customers"] == across["products"]
     assert len(layout.bends["lines", "products"]) == 1, "the line runs past orders, not behind it"
@@ -38,13 +38,13 @@ def test_boxes_never_overlap_whatever_refers_to_what(edges: dict[str, list[str]]
     edges = {name: targets for name, targets in edges.items() if targets}
     if not edges:
         return
-    layout = lay_out(edges)
+    layout = lay_out_diagram(edges)
     assert set(layout.places) == {*edges, *(to for targets in edges.values() for to in targets)}
     boxes = list(layout.places.values())
     for i, (x, y) in enumerate(boxes):
         for other_x, other_y in boxes[i + 1 :]:
             assert abs(x - other_x) >= layout.width or abs(y - other_y) >= HEIGHT
-    assert layout == lay_out(edges)
+    assert layout == lay_out_diagram(edges)
 
 
 def test_the_page_draws_tables_that_refer_to_others() -> None:

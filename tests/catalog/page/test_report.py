@@ -32,16 +32,8 @@ from etude.catalog.model import (
     TableProfile,
     TopValue,
 )
-from etude.catalog.page.markup import (
-    clean_for_page,
-    format_bytes,
-    format_count,
-    format_percent,
-    format_value,
-    json_for_script,
-    make_anchors,
-    sentence_to_html,
-)
+from etude.catalog.page.html_markup import clean_for_html, json_for_html_script, make_html_anchors, sentence_to_html
+from etude.catalog.page.page_format import format_page_bytes, format_page_count, format_page_share, format_page_value
 from etude.catalog.page.report import render_catalog
 from etude.catalog.page.starters import starter_queries
 
@@ -365,7 +357,7 @@ def test_no_name_and_no_value_becomes_markup(profile: SourceProfile, words: str)
     earlier = profile.model_copy(update={"made_at": NOW - timedelta(days=1)})
     page = render_catalog(profile, changes, [earlier], {words: words})
     check_harmless(page, scripts=2)
-    assert [t[0] for t in index_of(page)] == [clean_for_page(t.name) for t in profile.tables]
+    assert [t[0] for t in index_of(page)] == [clean_for_html(t.name) for t in profile.tables]
 
 
 def test_packed_sections_are_as_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,14 +374,14 @@ def test_packed_sections_are_as_harmless(monkeypatch: pytest.MonkeyPatch) -> Non
 @settings(max_examples=40)
 @given(st.lists(HOSTILE | st.none() | st.integers() | st.dictionaries(HOSTILE, HOSTILE, max_size=3), max_size=4))
 def test_json_in_a_script_survives_and_cannot_end_it(value: Any) -> None:
-    text = json_for_script(value)
+    text = json_for_html_script(value)
     assert not set("<>&") & set(text)
     assert json.loads(text) == value
 
 
 @given(st.lists(HOSTILE, unique=True))
 def test_anchors_are_plain_and_never_repeat(names: list[str]) -> None:
-    found = make_anchors(names, "t.")
+    found = make_html_anchors(names, "t.")
     assert len(set(found.values())) == len(names)
     assert all(re.fullmatch(r"t\.[\w~-]+", a) for a in found.values())
 
@@ -404,14 +396,14 @@ def test_names_in_sentences_are_code() -> None:
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        (format_count(950), "950"), (format_count(9999), "9,999"), (format_count(12_345), "12.3k"),
-        (format_count(4_100_000), "4.1M"), (format_count(999_999), "1M"), (format_count(None), "?"),
-        (format_bytes(52_000), "52 kB"), (format_bytes(12), "12 B"), (format_percent(0), "0%"),
-        (format_percent(0.00001), "<0.1%"), (format_percent(0.9999), ">99.9%"), (format_percent(0.123), "12%"),
-        (format_value(1234.5678), "1,234.6"), (format_value(0.5), "0.5"), (format_value(1e-9), "1e-09"),
-        (format_value(2024), "2,024"), (format_value(True), "true"),
-        (format_value("2024-01-01T00:00:00"), "2024-01-01"), (format_value("x" * 100, 10), "xxxxxxxxx…"),
-        (format_value(float("inf")), "inf"), (format_value(10**30), f"{10**30:,}"),
+        (format_page_count(950), "950"), (format_page_count(9999), "9,999"), (format_page_count(12_345), "12.3k"),
+        (format_page_count(4_100_000), "4.1M"), (format_page_count(999_999), "1M"), (format_page_count(None), "?"),
+        (format_page_bytes(52_000), "52 kB"), (format_page_bytes(12), "12 B"), (format_page_share(0), "0%"),
+        (format_page_share(0.00001), "<0.1%"), (format_page_share(0.9999), ">99.9%"), (format_page_share(0.123), "12%"),
+        (format_page_value(1234.5678), "1,234.6"), (format_page_value(0.5), "0.5"), (format_page_value(1e-9), "1e-09"),
+        (format_page_value(2024), "2,024"), (format_page_value(True), "true"),
+        (format_page_value("2024-01-01T00:00:00"), "2024-01-01"), (format_page_value("x" * 100, 10), "xxxxxxxxx…"),
+        (format_page_value(float("inf")), "inf"), (format_page_value(10**30), f"{10**30:,}"),
     ],
 )  # fmt: skip
 def test_numbers_are_short(made: str, expected: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etude.catalog.model import ColumnProfile, Histogram
-from etude.catalog.page.svg import _edges, _heights, _step, quantiles_on_axis
+from etude.catalog.page.svg import _edges, _heights, _step, svg_quantiles_on_axis
 
 
 def column(values: dict[float, int]) -> ColumnProfile:
@@ -26,7 +26,7 @@ def column(values: dict[float, int]) -> ColumnProfile:
 def test_each_value_has_a_bar_with_its_share() -> None:
     grades = {1 + step / 4: 5 + step % 7 for step in range(21)}
     drawn = column(grades)
-    heights, _, _ = _heights(drawn, quantiles_on_axis(drawn))
+    heights, _, _ = _heights(drawn, svg_quantiles_on_axis(drawn))
     total = sum(grades.values())
     assert [round(height * total) for height in heights] == [grades[grade] for grade in sorted(grades)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from etude.errors import Refused
 from etude.learning.edits.git import run_git
-from etude.learning.edits.merge import merge_edit, require_clean_repository, revert_merged_edit
+from etude.learning.edits.merge import merge_edit, require_clean_repository_for_merge, revert_merged_edit
 from etude.learning.edits.workspace import Hunk, open_workspace
 
 HUNKS = [Hunk(path="shop.py", old="A = 1", new="A = 2")]
@@ -40,7 +40,7 @@ def repo(tmp_path: Path) -> Path:
 def use_all_of_git(home: Path, folder: Path) -> None:
     """Do with a repository all that learning does with it."""
     before = open_workspace(folder)
-    require_clean_repository(folder)
+    require_clean_repository_for_merge(folder)
     commit = merge_edit(home, "edit_1", before, before.apply(HUNKS), "An edit")
     (folder / "other.py").touch()
     revert_merged_edit(home, "edit_1", folder, commit, HUNKS)

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from etude.errors import Conflict, Invalid, Refused
-from etude.learning.edits.learner import Learner, LearnOptions, apply_allowed_edit, revert_edit
+from etude.learning.edits.learner import Learner, LearnOptions, apply_learned_edit, revert_learned_edit
 from etude.learning.edits.merge import merge_edit
 from etude.learning.edits.suite import Suite, read_suite_junit
 from etude.learning.edits.workspace import Hunk, open_workspace
-from etude.learning.report import read_learn_reports, report_as_text, reports_as_page
+from etude.learning.learning_report import learning_report_as_text, learning_reports_as_page, read_learning_reports
 from etude.store.edits import StoredEdit, StoredEdits
 from etude.store.sqlite import SqliteStore
 
 # Most tests here run a suite dozens of times, so it is a script that starts sooner than pytest does.
-SUITE = "python -S check.py {junit}"
+SUITE = "python -S conformance.py {junit}"
 CHECK = """\
 import sys, time, traceback
 from xml.sax.saxutils import escape, quoteattr
@@ -74,7 +74,7 @@ def repo(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "shop.py").write_text(SHOP)
     (folder / "test_shop.py").write_text(TESTS)
-    (folder / "check.py").write_text(CHECK)
+    (folder / "conformance.py").write_text(CHECK)
     return folder
 
 
@@ -112,9 +112,9 @@ def test_an_input_that_breaks_a_script_is_found_fixed_and_can_be_taken_back(stor
     assert git(git_repo, "status", "--porcelain") == ""
     assert edit.id in git(git_repo, "log", "-1", "--format=%B")
     assert (edit.body["wins"], edit.body["losses"]) == (5, 0)
-    assert "1 merged" in report_as_text(read_learn_reports(StoredEdits(store))[0])
-    assert edit.body["rationale"].split("`")[1] in reports_as_page(read_learn_reports(StoredEdits(store)))
-    revert_edit(StoredEdits(store), git_repo.parent / "home", edit.id, "a test")
+    assert "1 merged" in learning_report_as_text(read_learning_reports(StoredEdits(store))[0])
+    assert edit.body["rationale"].split("`")[1] in learning_reports_as_page(read_learning_reports(StoredEdits(store)))
+    revert_learned_edit(StoredEdits(store), git_repo.parent / "home", edit.id, "a test")
     assert (git_repo / "shop.py").read_text() == SHOP
     assert git(git_repo, "status", "--porcelain") == ""
     assert StoredEdits(store).get(edit.id).status == "reverted"
@@ -132,7 +132,7 @@ def test_a_folder_without_git_is_changed_in_place_with_a_backup(store: SqliteSto
     (edit,) = learner(store, repo).once().kept
     backup = repo.parent / "home" / "learning" / edit.id / "before" / "shop.py"
     assert backup.read_text() == SHOP != (repo / "shop.py").read_text()
-    revert_edit(StoredEdits(store), repo.parent / "home", edit.id, "a test")
+    revert_learned_edit(StoredEdits(store), repo.parent / "home", edit.id, "a test")
     assert (repo / "shop.py").read_text() == SHOP
 
 
@@ -153,7 +153,7 @@ def test_an_edit_that_turns_out_bad_is_reverted_by_itself(store: SqliteStore, re
     hunks = [Hunk(path="shop.py", old=".title()", new=".upper()")]
     base = open_workspace(repo)
     home = repo.parent / "home"
-    merge_edit(home, "edit_bad", base, apply_allowed_edit(base, hunks), "a bad edit")
+    merge_edit(home, "edit_bad", base, apply_learned_edit(base, hunks), "a bad edit")
     body = {"hunks": [h.model_dump() for h in hunks], "rationale": "bad", "reason": "merged by hand", "commit": None}
     now = store.create_thread("now", None).created_at
     StoredEdits(store).put(StoredEdit("edit_bad", str(repo), "human", "merged", now, body))
@@ -189,7 +189,7 @@ def test_tampering_is_refused_and_would_not_change_a_score(repo: Path, name: str
     base = open_workspace(repo)
     hunks = [Hunk(path="shop.py", old="def total", new=f"{TAMPERING[name]}\n\ndef total")]
     with pytest.raises(Refused, match="The edit of"):
-        apply_allowed_edit(base, hunks)
+        apply_learned_edit(base, hunks)
     # Even past that check, the run counts for nothing, or its failure stays a failure.
     run = Suite(PYTEST).run(base.apply(hunks), 1)
     assert run.problem or run.passed <= 2

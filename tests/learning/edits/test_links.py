@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from etude.errors import Conflict, Refused
-from etude.learning.edits.merge import commit_edit_on_branch, edit_backup_folder, merge_edit, revert_merged_edit
-from etude.learning.edits.sandbox import Program, run_program_in_sandbox
+from etude.learning.edits.merge import commit_merge_on_branch, merge_backup_folder, merge_edit, revert_merged_edit
+from etude.learning.edits.program_sandbox import Program, run_program_in_sandbox
 from etude.learning.edits.workspace import Hunk, Workspace, open_workspace
 
 SECRET = "PASSWORD = 'hunter2'\n"
@@ -82,7 +82,7 @@ def test_a_file_that_becomes_a_link_is_not_read(repo: Path, private: Path, tmp_p
     assert "hunter2" not in content_of(before.copy_to(tmp_path / "copy"))
     with pytest.raises(Conflict, match="symbolic link"):
         merge_edit(tmp_path / "home", "edit_1", before, after, "An edit")
-    assert "hunter2" not in content_of(edit_backup_folder(tmp_path / "home", "edit_1"))
+    assert "hunter2" not in content_of(merge_backup_folder(tmp_path / "home", "edit_1"))
     with pytest.raises(Conflict, match="symbolic link"):
         revert_merged_edit(tmp_path / "home", "edit_1", repo, None, [Hunk(path="src/shop.py", old="x", new="PASSWORD")])
     assert (private / "shop.py").read_text() == SECRET
@@ -101,7 +101,7 @@ def test_a_commit_does_not_write_through_a_link(tmp_path: Path, private: Path) -
     (repo / "src").unlink()
     (repo / "src").mkdir()
     with pytest.raises(Conflict):
-        commit_edit_on_branch(repo, "edit_1", {"src/shop.py": "A = 2\n"}, "An edit")
+        commit_merge_on_branch(repo, "edit_1", {"src/shop.py": "A = 2\n"}, "An edit")
     assert (private / "shop.py").read_text() == SECRET
 
 

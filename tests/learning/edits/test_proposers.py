@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,24 +11,24 @@ from typing import Any
 import pytest
 
 from etude.cancellation import Cancellation
-from etude.learning.edits.diagnosis import Diagnosis, Proposal
-from etude.learning.edits.learner import apply_allowed_edit
-from etude.learning.edits.proposers.model import propose_with_model
-from etude.learning.edits.proposers.offline import OFFLINE
+from etude.learning.edits.learner import apply_learned_edit
+from etude.learning.edits.proposers.model_proposer import propose_with_model
+from etude.learning.edits.proposers.offline_proposers import OFFLINE
 from etude.learning.edits.suite import Failure
+from etude.learning.edits.suite_diagnosis import DiagnosisProposal, SuiteDiagnosis
 from etude.learning.edits.workspace import open_workspace
 from etude.models.scripted import Line, Scripted
 
 
 def edited(
     folder: Path, proposer: str, source: str, failure: Failure | None
-) -> Iterator[tuple[Proposal, dict[str, Any]]]:
+) -> Iterator[tuple[DiagnosisProposal, dict[str, Any]]]:
     """Yield each proposal with the module as it is after the edit."""
     (folder / "a.py").write_text(source)
     failures = (("test_a.py::test", failure),) if failure else ()
-    diagnosis = Diagnosis(open_workspace(folder), failures)
+    diagnosis = SuiteDiagnosis(open_workspace(folder), failures)
     for proposal in OFFLINE[proposer](diagnosis):
-        text = apply_allowed_edit(diagnosis.workspace, proposal.hunks).read("a.py")
+        text = apply_learned_edit(diagnosis.workspace, proposal.hunks).read("a.py")
         module: dict[str, Any] = {}
         exec(compile(text, "a.py", "exec"), module)
         yield proposal, module
@@ -92,6 +93,18 @@ def test_a_retry_passes_over_errors_that_pass_by_themselves(tmp_path: Path, sour
     assert 7 in answers
 
 
+def test_a_retry_in_a_coroutine_blocks_no_other(tmp_path: Path) -> None:
+    fails = "    CALLS.append(1)\n    if len(CALLS) < 3:\n        raise ConnectionError('reset')\n    return 7\n"
+    fetch = "async def fetch():\n    value = await ask()\n    return value\n\n\n"
+    source = f"CALLS = []\n\n\n{fetch}async def ask():\n{fails}"
+    line = source.splitlines().index("    value = await ask()") + 1
+    answers = []
+    for proposal, module in edited(tmp_path, "retry", source, failed("ConnectionError", line, "reset")):
+        assert "sleep" not in "".join(hunk.new for hunk in proposal.hunks)
+        answers.append(asyncio.run(module["fetch"]()))
+    assert answers == [7] * len(answers) != []
+
+
 def test_a_retry_gives_up_in_the_end(tmp_path: Path) -> None:
     source = "def fetch():\n    ask()\n\n\ndef ask():\n    raise TimeoutError('slow')\n"
     failure = Failure("slow", "TimeoutError", (("a.py", 2),))
@@ -103,7 +116,7 @@ def test_a_retry_gives_up_in_the_end(tmp_path: Path) -> None:
 def test_waits_are_lengthened_together_and_alone(tmp_path: Path) -> None:
     source = "import time\n\nTIMEOUT = 50\nSIZE = 3\n\n\ndef f(page, wait=0.5):\n    page.goto('x', timeout=100)\n"
     (tmp_path / "a.py").write_text(source)
-    texts = [p.hunks for p in OFFLINE["waits"](Diagnosis(open_workspace(tmp_path), ()))]
+    texts = [p.hunks for p in OFFLINE["waits"](SuiteDiagnosis(open_workspace(tmp_path), ()))]
     values = {(h.old.strip(), h.new.strip()) for hunks in texts for h in hunks}
     assert any("TIMEOUT = 200" in new for _, new in values)
     assert any("timeout=400" in new and "wait=2" in new for _, new in values)
@@ -113,7 +126,7 @@ def test_waits_are_lengthened_together_and_alone(tmp_path: Path) -> None:
 def test_constants_that_are_marked_are_searched(tmp_path: Path) -> None:
     source = "def f(x):\n    return x[: 4]  # tunable\n\n\nLIMIT = 10\n"
     (tmp_path / "a.py").write_text(source)
-    found = [h.new for p in OFFLINE["constants"](Diagnosis(open_workspace(tmp_path), ())) for h in p.hunks]
+    found = [h.new for p in OFFLINE["constants"](SuiteDiagnosis(open_workspace(tmp_path), ())) for h in p.hunks]
     assert any(": 8]" in text for text in found)
     assert any("LIMIT = 5\n" in text for text in found)
 
@@ -166,8 +179,8 @@ def test_a_query_is_translated_to_the_dialect_that_refused_it(tmp_path: Path) ->
 
 def test_a_model_proposes_exact_replacements(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def f(d):\n    return d['a']\n")
-    diagnosis = Diagnosis(open_workspace(tmp_path), (("test_a.py::test", failed("KeyError", 2)),))
+    diagnosis = SuiteDiagnosis(open_workspace(tmp_path), (("test_a.py::test", failed("KeyError", 2)),))
     reply = 'Here it is:\n[{"path": "a.py", "old": "d[\'a\']", "new": "d.get(\'a\')"}]'
     (proposal,) = propose_with_model(Scripted([Line(text=reply)]), Cancellation())(diagnosis)
-    assert apply_allowed_edit(diagnosis.workspace, proposal.hunks).read("a.py") == "def f(d):\n    return d.get('a')\n"
+    assert apply_learned_edit(diagnosis.workspace, proposal.hunks).read("a.py") == "def f(d):\n    return d.get('a')\n"
     assert list(propose_with_model(Scripted([Line(text="I do not know.")]), Cancellation())(diagnosis)) == []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from etude.learning.edits import sandbox
-from etude.learning.edits.sandbox import Program, ProgramLimits, run_program_in_sandbox
+from etude.learning.edits import program_sandbox
+from etude.learning.edits.program_sandbox import Program, ProgramLimits, run_program_in_sandbox
 from etude.learning.edits.suite import Suite
 from etude.learning.edits.workspace import open_workspace
 
@@ -57,11 +57,11 @@ def test_many_short_messages_cost_little(repo: Path) -> None:
 
 
 def test_a_junit_file_that_is_too_large_is_a_problem(repo: Path) -> None:
-    (repo / "check.py").write_text(
+    (repo / "conformance.py").write_text(
         "import sys\nwith open(sys.argv[1], 'w') as f:\n    f.write('<testsuite><testcase name=\"a\"/>')\n"
         "    for _ in range(40):\n        f.write(' ' * (1 << 20))\n    f.write('</testsuite>')\n"
     )
-    command = "python -S check.py {junit}"
+    command = "python -S conformance.py {junit}"
     run = Suite(command).run(open_workspace(repo, command.split()), 1)
     assert run.problem == "it wrote more than 16 MiB of JUnit XML"
     assert not run.outcomes
@@ -72,8 +72,8 @@ def test_a_junit_file_that_is_too_large_is_a_problem(repo: Path) -> None:
 )
 def test_junit_xml_that_is_not_a_file_is_a_problem(repo: Path, made: str) -> None:
     (repo / ".etude-junit.xml").write_text('<testsuite><testcase name="a"/></testsuite>')
-    (repo / "check.py").write_text(f"import os, sys\npath = sys.argv[1]\n{made}\n")
-    command = "python -S check.py {junit}"
+    (repo / "conformance.py").write_text(f"import os, sys\npath = sys.argv[1]\n{made}\n")
+    command = "python -S conformance.py {junit}"
     run = Suite(command).run(open_workspace(repo, command.split()), 1)
     assert run.problem == "the command wrote no JUnit XML"
     assert not run.outcomes
@@ -105,8 +105,8 @@ def test_the_writable_copy_has_a_limit(repo: Path, tmp_path: Path, kept: str) ->
 
 
 def test_a_program_has_limits_by_default() -> None:
-    assert sandbox.MESSAGES == 64 << 20
-    assert sandbox.RESULT == 16 << 20
+    assert program_sandbox.MESSAGES == 64 << 20
+    assert program_sandbox.RESULT == 16 << 20
 
 
 FORGE = """\

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from etude.errors import Invalid, Refused
-from etude.learning.edits.diagnosis import make_hunks
-from etude.learning.edits.policy import check_edit_policy
-from etude.learning.edits.workspace import Hunk, Workspace, is_protected_path, open_workspace
+from etude.errors import NotFound, Refused
+from etude.learning.edits.edit_policy import check_edit_policy
+from etude.learning.edits.suite_diagnosis import make_diagnosis_hunks
+from etude.learning.edits.workspace import Hunk, Workspace, is_protected_workspace_path, open_workspace
 
 
 @pytest.fixture
 def code(tmp_path: Path) -> Workspace:
     (tmp_path / "tests").mkdir()
     (tmp_path / "shop.py").write_text("A = 1\nB = 1\n\n\ndef price(row):\n    return row['price']\n")
-    (tmp_path / "check.py").write_text("assert True\n")
+    (tmp_path / "conformance.py").write_text("assert True\n")
     (tmp_path / "tests" / "test_shop.py").write_text("def test_it():\n    pass\n")
-    return open_workspace(tmp_path, ["python", "check.py", "{junit}"])
+    return open_workspace(tmp_path, ["python", "conformance.py", "{junit}"])
 
 
 def test_an_edit_replaces_text_that_is_there_once(code: Workspace) -> None:
@@ -34,7 +34,7 @@ def test_an_edit_replaces_text_that_is_there_once(code: Workspace) -> None:
         ("shop.py", "nowhere", "0 times"),
         ("shop.py", "", "0 times"),
         ("tests/test_shop.py", "pass", "out of reach"),
-        ("check.py", "True", "out of reach"),
+        ("conformance.py", "True", "out of reach"),
         ("../outside.py", "a", "not a path within"),
         ("/etc/passwd", "root", "not a path within"),
         ("new.py", "a", "not a file of"),
@@ -51,16 +51,22 @@ def test_an_edit_that_does_not_fit_or_reaches_too_far_is_refused(
     "path",
     [
         *("tests/a.py", "src/pkg/tests/data.json", "test_a.py", "pkg/a_test.py", "conftest.py", "pyproject.toml"),
-        *("x.pth", "sitecustomize.py", "src/etude/learning/evidence.py", "web/a.spec.ts", ".github/workflows/ci.yml"),
+        *(
+            "x.pth",
+            "sitecustomize.py",
+            "src/etude/learning/statistical_tests.py",
+            "web/a.spec.ts",
+            ".github/workflows/ci.yml",
+        ),
     ],
 )
 def test_tests_and_the_evaluator_are_out_of_reach(path: str) -> None:
-    assert is_protected_path(path)
+    assert is_protected_workspace_path(path)
 
 
 @pytest.mark.parametrize("path", ["shop.py", "src/contest.py", "src/latest/a.py", "prompts/ask.md"])
 def test_code_is_within_reach(path: str) -> None:
-    assert not is_protected_path(path)
+    assert not is_protected_workspace_path(path)
 
 
 def test_line_ends_stay_as_they_are(tmp_path: Path) -> None:
@@ -79,7 +85,7 @@ def test_a_copy_keeps_modes_and_times(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="is not a folder"):
+    with pytest.raises(NotFound, match="is not a folder"):
         open_workspace(tmp_path / "nowhere")
 
 
@@ -94,7 +100,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 )
 def test_hunks_turn_the_old_text_into_the_new(tmp_path: Path, old: str, new: str) -> None:
     (tmp_path / "a.py").write_text(old)
-    assert open_workspace(tmp_path).apply(make_hunks("a.py", old, new)).read("a.py") == new
+    assert open_workspace(tmp_path).apply(make_diagnosis_hunks("a.py", old, new)).read("a.py") == new
 
 
 BASE = "import os\nimport time\n\n\ndef f(x):\n    return x['a']\n"

@@ -12,13 +12,13 @@ import pytest
 from tests.patience import wait_until
 
 from etude.app import App
-from etude.errors import EtudeError
-from etude.learning.observer.drafts import find_drafts, write_drafts
-from etude.learning.observer.findings import diagnose_error, find_failures
+from etude.errors import EtudeError, Unavailable
+from etude.learning.observer.findings import explain_finding_error, find_failure_findings
 from etude.learning.observer.model_diagnosis import diagnose_with_model
 from etude.learning.observer.observer import OperationObserver, observe_once, observing
 from etude.learning.observer.operations import Operation, read_operations
-from etude.learning.playbooks.library import read_lesson
+from etude.learning.observer.playbook_drafts import find_playbook_drafts, write_playbook_drafts
+from etude.learning.playbooks.playbook_library import read_library_lesson
 from etude.models.base import Model
 from etude.playbook import parse_playbook, read_playbooks
 from etude.sample import write_shop
@@ -58,11 +58,11 @@ def test_operations_can_be_queried_like_any_source(app: App, tmp_path: Path) -> 
 
 def test_failures_with_the_same_key_are_one_finding_with_evidence() -> None:
     operations = [failed("timeout: passed ? s", n) for n in range(7)] + [failed("rare", 8), failed("rare", 9)]
-    (finding,) = find_failures(operations)
+    (finding,) = find_failure_findings(operations)
     assert (finding.count, finding.of, finding.sources) == (7, 9, ("shop",))
     assert finding.evidence == ("run_6", "run_5", "run_4", "run_3", "run_2")
     assert "longer than its limit" in finding.diagnosis
-    assert find_failures(operations) == find_failures(operations)
+    assert find_failure_findings(operations) == find_failure_findings(operations)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_failures_with_the_same_key_are_one_finding_with_evidence() -> None:
     ],
 )
 def test_rules_explain_errors(error: str, says: str) -> None:
-    assert says in diagnose_error(error)[0]
+    assert says in explain_finding_error(error)[0]
 
 
 def test_a_finding_is_told_once_and_again_only_when_it_doubles(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_three_successes_become_a_draft_in_the_fifth_cycle_that_nobody_is_shown(
 def test_a_shape_that_also_failed_is_not_drafted() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     worked = [Operation(f"o{n}", at, "sql", "ok", f"SELECT {n}", run_id=f"r{n}") for n in range(3)]
-    assert len(find_drafts(worked)) == 1
-    assert find_drafts([*worked, Operation("o9", at, "sql", "failed", "SELECT 9", run_id="r9")]) == []
+    assert len(find_playbook_drafts(worked)) == 1
+    assert find_playbook_drafts([*worked, Operation("o9", at, "sql", "failed", "SELECT 9", run_id="r9")]) == []
 
 
 def test_without_a_store_operations_go_on_and_nothing_is_raised(
@@ -135,10 +135,10 @@ def test_an_error_that_the_next_query_overcame_three_times_becomes_a_draft(tmp_p
             Operation(f"b{n}", at, "sql", "ok", f"SELECT net_total FROM orders WHERE id > {n}", **where),
             Operation(run_id, at, "ask", "ok", f"What was the revenue in {2020 + n}?", **where),
         ]
-    (fix,) = [draft for draft in find_drafts(operations) if draft.error]
+    (fix,) = [draft for draft in find_playbook_drafts(operations) if draft.error]
     assert (fix.error, fix.runs, fix.trigger) == ("Column ? not found", ("run_0", "run_1", "run_2"), ("revenue",))
-    (file,) = write_drafts(tmp_path, "main", [fix])
-    lesson = read_lesson(file)
+    (file,) = write_playbook_drafts(tmp_path, "main", [fix])
+    lesson = read_library_lesson(file)
     assert (lesson.trigger, lesson.source) == (("revenue",), "shop")
     assert "A query failed with `Column ? not found`. These worked instead:" in lesson.playbook.text
 
@@ -149,9 +149,18 @@ def test_text_that_a_playbook_told_a_model_is_not_learned_from_it_again(tmp_path
     told.parent.mkdir(parents=True)
     told.write_text(f"---\nname: paid\ndescription: x\n---\nWrite {query}.\n")
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    drafts = find_drafts([Operation(f"o{n}", at, "sql", "ok", query, run_id=f"r{n}") for n in range(3)])
+    drafts = find_playbook_drafts([Operation(f"o{n}", at, "sql", "ok", query, run_id=f"r{n}") for n in range(3)])
     assert len(drafts) == 1
-    assert write_drafts(tmp_path, "main", drafts) == []
+    assert write_playbook_drafts(tmp_path, "main", drafts) == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "playbooks" / "main").mkdir(parents=True)
+    (tmp_path / "playbooks" / "main" / ".drafts").write_text("in the way")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    drafts = find_playbook_drafts([Operation(f"o{n}", at, "sql", "ok", "SELECT 1", run_id=f"r{n}") for n in range(3)])
+    with pytest.raises(Unavailable, match=r"\.drafts.* cannot be written: Not a directory"):
+        write_playbook_drafts(tmp_path, "main", drafts)
 
 
 def test_a_model_explains_failures_that_no_rule_knows_and_is_asked_once(app: App, tmp_path: Path) -> None:
@@ -178,7 +187,7 @@ def test_a_model_explains_failures_that_no_rule_knows_and_is_asked_once(app: App
     observer.cycle()
     assert len(opened) == 1
     # It stays when the model is gone.
-    assert find_failures(unknown, told())[0].diagnosis == "The moon is full."
+    assert find_failure_findings(unknown, told())[0].diagnosis == "The moon is full."
 
 
 @pytest.mark.parametrize("reply", ["I do not know.", "{not json}", '{"suggestion": "x"}'])
@@ -186,9 +195,9 @@ def test_a_reply_of_a_model_that_is_no_diagnosis_changes_nothing(app: App, tmp_p
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"asked": "failed several times", "turns": [{"text": reply}]}]))
     diagnose = diagnose_with_model(lambda: app.open_model(f"scripted:{script}"), app.store)
-    diagnose(find_failures([failed("lunacy", n) for n in range(3)]))
+    diagnose(find_failure_findings([failed("lunacy", n) for n in range(3)]))
     diagnose_with_model(lambda: app.open_model("scripted:/nowhere.json"), app.store)(
-        find_failures([failed("lunacy", n) for n in range(3)])
+        find_failure_findings([failed("lunacy", n) for n in range(3)])
     )
     assert StoredDiagnoses(app.store).all() == {}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from etude.runtime.number_check.check import (
     Evidence,
-    Verdict,
+    NumberCheckVerdict,
     check_numbers,
     explain_verdict,
     find_number_mentions,
@@ -335,7 +335,7 @@ def test_a_date_may_be_written_in_any_way(day: date) -> None:
     assert unverified(text, result) == []
 
 
-def tally(answers: list[tuple[Verdict, tuple[tuple[int, int], ...]]]) -> tuple[int, int, int, int]:
+def tally(answers: list[tuple[NumberCheckVerdict, tuple[tuple[int, int], ...]]]) -> tuple[int, int, int, int]:
     """Lies, lies caught, true numbers, true numbers that were taken for lies."""
     lies = caught = true = alarms = 0
     for verdict, false in answers:
@@ -352,7 +352,7 @@ def tally(answers: list[tuple[Verdict, tuple[tuple[int, int], ...]]]) -> tuple[i
     return lies, caught, true, alarms
 
 
-def judge(answer: Answer) -> tuple[Verdict, tuple[tuple[int, int], ...]]:
+def judge(answer: Answer) -> tuple[NumberCheckVerdict, tuple[tuple[int, int], ...]]:
     return check_numbers(answer.text, answer.results, answer.question), answer.false
 
 

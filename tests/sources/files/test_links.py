@@ -9,16 +9,17 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from etude import confine
+from etude import process_confinement
 from etude.app import App
 from etude.entities import Limits
 from etude.errors import EtudeError, Invalid
-from etude.sources.files.cache import load_files
-from etude.sources.files.discover import discover, scan_files
-from etude.sources.pool import EngineLimits, Pool
-from etude.sources.source import stream_query
+from etude.sources.engine_client import EngineLimits
+from etude.sources.engine_pool import EnginePool
+from etude.sources.files.discover import discover, discover_files
+from etude.sources.files.file_cache import load_files_through_cache
+from etude.sources.source import stream_source_query
 
-needs_landlock = pytest.mark.skipif(confine.landlock_abi() < 1, reason="the system has no Landlock")
+needs_landlock = pytest.mark.skipif(process_confinement.process_landlock_abi() < 1, reason="the system has no Landlock")
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    opened = Pool(EngineLimits(memory=1 << 30, scratch_bytes=1 << 30, threads=1), size=1)
+def pool() -> Iterator[EnginePool]:
+    opened = EnginePool(EngineLimits(memory=1 << 30, scratch_bytes=1 << 30, threads=1), size=1)
     yield opened
     opened.close()
 
@@ -43,14 +44,14 @@ def test_a_link_out_of_the_folder_is_not_followed_and_named(data: Path) -> None:
     (data / "out.csv").symlink_to(data.parent / "secret.csv")
     (data / "sub" / "up.csv").symlink_to("../../secret.csv")
     (data / "folder").symlink_to(data.parent / "outside")
-    found = scan_files(str(data))
+    found = discover_files(str(data))
     assert [t.table for t in found.tables] == ["orders"]
     assert found.links == ("folder", "out.csv", "sub/up.csv")
 
 
 def test_a_link_within_the_folder_is_a_file_of_its_own_name(data: Path) -> None:
     (data / "latest.csv").symlink_to("orders.csv")
-    found = scan_files(str(data))
+    found = discover_files(str(data))
     assert [(t.table, t.paths) for t in found.tables] == [
         ("latest", (str(data / "orders.csv"),)),
         ("orders", (str(data / "orders.csv"),)),
@@ -61,7 +62,7 @@ def test_a_link_within_the_folder_is_a_file_of_its_own_name(data: Path) -> None:
 def test_a_pattern_leads_out_by_no_linked_file_or_folder(data: Path) -> None:
     (data / "out.csv").symlink_to(data.parent / "secret.csv")
     (data / "folder").symlink_to(data.parent / "outside")
-    found = scan_files(f"{data}/**/*.csv")
+    found = discover_files(f"{data}/**/*.csv")
     assert [t.paths for t in found.tables] == [(str(data / "orders.csv"),)]
     assert set(found.links) >= {"out.csv"}
 
@@ -71,15 +72,15 @@ def test_a_folder_beside_with_a_longer_name_is_outside(data: Path) -> None:
     beside.mkdir()
     (beside / "x.csv").write_text("a\n1\n")
     (data / "x.csv").symlink_to(beside / "x.csv")
-    assert scan_files(str(data)).links == ("x.csv",)
+    assert discover_files(str(data)).links == ("x.csv",)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 def test_a_file_of_another_owner_with_a_second_name_is_not_read(data: Path) -> None:
     os.link(data.parent / "secret.csv", data / "out.csv")
-    assert scan_files(str(data)).links == ()  # the folder and the file have the same owner
+    assert discover_files(str(data)).links == ()  # the folder and the file have the same owner
     os.chown(data, 12345, 12345)
-    found = scan_files(str(data))
+    found = discover_files(str(data))
     assert [t.table for t in found.tables] == ["orders"]  # its only name is in the folder
     assert found.links == ("out.csv",)
     assert [t.table for t in discover(str(data), follow_links=True)] == ["orders", "out"]
@@ -97,7 +98,7 @@ def test_a_folder_of_links_alone_is_an_error_that_names_them(data: Path) -> None
     (data / "orders.csv").unlink()
     (data / "out.csv").symlink_to(data.parent / "secret.csv")
     with pytest.raises(Invalid, match=r"`out\.csv` lead out of the folder") as caught:
-        scan_files(str(data))
+        discover_files(str(data))
     assert "follow_links" in (caught.value.hint or "")
 
 
@@ -113,12 +114,12 @@ def test_the_catalog_says_what_was_not_followed(data: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_a_link_that_takes_the_place_of_a_file_after_it_was_found_leads_nowhere(
-    data: Path, tmp_path: Path, pool: Pool, kind: str, what: str
+    data: Path, tmp_path: Path, pool: EnginePool, kind: str, what: str
 ) -> None:
     for path in (data / "sub" / f"a.{kind}", tmp_path / "outside" / f"a.{kind}"):
         duckdb.sql(f"COPY (SELECT '{path.parent.name}' AS word) TO '{path}' (FORMAT {kind})")
     found = [t for t in discover(str(data)) if t.table == "sub"]
-    assert load_files(found, tmp_path / "control", pool)[0]
+    assert load_files_through_cache(found, tmp_path / "control", pool)[0]
     if what == "file":
         (data / "sub" / f"a.{kind}").unlink()
         (data / "sub" / f"a.{kind}").symlink_to(tmp_path / "outside" / f"a.{kind}")
@@ -126,7 +127,7 @@ def test_a_link_that_takes_the_place_of_a_file_after_it_was_found_leads_nowhere(
         os.rename(data / "sub", data / "gone")
         (data / "sub").symlink_to(tmp_path / "outside")
     with pytest.raises(EtudeError):
-        load_files(found, tmp_path / "cache", pool)
+        load_files_through_cache(found, tmp_path / "cache", pool)
 
 
 @needs_landlock
@@ -139,7 +140,7 @@ def test_a_parquet_file_that_becomes_a_link_is_not_read_by_a_query(data: Path, t
         (data / "a.parquet").unlink()
         (data / "a.parquet").symlink_to(tmp_path / "outside" / "a.parquet")
         with pytest.raises(EtudeError):
-            answer = stream_query(
+            answer = stream_source_query(
                 app.pool, key, (mount,), False, "SELECT word FROM a", Limits(), False, None, source.tenant
             )
             list(answer.batches)

@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, Unavailable
-from etude.sources.files.discover import RESERVED, clean_table_name
-from etude.sources.files.load import LoadedTable, discover, load, scan_files, unique_table_names
+from etude.sources.files.load import LoadedTable, discover, discover_files, load
+from etude.sources.files.table_names import RESERVED, clean_table_name, unique_table_names
 from workbook import Sheet, write_workbook
 
 Loader = Callable[..., LoadedTable]
@@ -346,7 +346,7 @@ def test_a_folder_is_a_table_for_each_file_and_each_like_sub_folder(tmp_path: Pa
         write(tmp_path / name)
     write_parquet(tmp_path / "events" / "year=2024" / "p.parquet", {"a": [1]})
     write_parquet(tmp_path / "events" / "year=2025" / "p.parquet", {"a": [2]})
-    found = scan_files(str(tmp_path))
+    found = discover_files(str(tmp_path))
     assert [t.table for t in found.tables] == [
         "t_2024", "cafe_sales_2024", "events", "mixed_a", "mixed_b", "t_order", "sub", "x", "x_2",
     ]  # fmt: skip

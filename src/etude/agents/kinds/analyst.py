@@ -12,12 +12,12 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from etude.agents import question
+from etude.agents import step_question
 from etude.agents.base import DONE, IDLE, NOW, InboxItem, Kind, StepContext, StepResult
 from etude.entities import Entity, Run
-from etude.errors import Conflict, SandboxError, is_outage
-from etude.runtime.answer import Answer, markdown_table
-from etude.runtime.control import Control
+from etude.errors import Conflict, SandboxError, is_outage_error
+from etude.runtime.answer import Answer, answer_markdown_table
+from etude.runtime.run_control import RunControl
 
 DOCUMENT_CHARS = 20_000
 """The number of characters, from the end of the document, that a model is shown."""
@@ -113,7 +113,9 @@ class AnalystAgent(Kind[AnalystConfig]):
 
     def _ask(self, ctx: StepContext, memory: dict[str, Any], asked: str) -> StepResult:
         steer, received = self._steering(ctx, memory)
-        answer = question.ask_in_step(ctx, self.config.source, asked, self.config.model, steer, memory.get("noted"))
+        answer = step_question.ask_step_question(
+            ctx, self.config.source, asked, self.config.model, steer, memory.get("noted")
+        )
         self._apply_guidance(memory, received)
         return self._note(memory, asked, answer)
 
@@ -123,7 +125,7 @@ class AnalystAgent(Kind[AnalystConfig]):
         if run.status == "waiting":
             ctx.app.runs.answer(run.id, "\n".join(replies))
         steer, received = self._steering(ctx, memory)
-        answer = question.work_in_step(ctx, run.id, steer)
+        answer = step_question.work_on_step_question(ctx, run.id, steer)
         self._apply_guidance(memory, received)
         return self._note(memory, waiting["asked"], answer)
 
@@ -137,7 +139,7 @@ class AnalystAgent(Kind[AnalystConfig]):
             memory["waiting"] = {"run_id": answer.run_id, "asked": asked, "needs": answer.question}
             output |= {"question": answer.question, "choices": list(answer.choices)}
             return StepResult(state=memory, output=output, next=IDLE, events=(("analyst.waiting", output),), **cost)
-        if is_outage(answer.error) or isinstance(answer.error, SandboxError):
+        if is_outage_error(answer.error) or isinstance(answer.error, SandboxError):
             # It says nothing about the question: the step fails, and asks again later.
             answer.require()
         text = answer.text if answer.ok else f"Not answered: {answer.error.message if answer.error else answer.status}"
@@ -155,8 +157,8 @@ class AnalystAgent(Kind[AnalystConfig]):
         document = memory["document"][-DOCUMENT_CHARS:]
         prompt = PROPOSE.format(goal=memory["goal"], guidance=guidance, document=document, enough=ENOUGH)
         steer, received = self._steering(ctx, memory)
-        answer = question.require_step_answer(
-            question.ask_in_new_thread(ctx, self.config.source, prompt, self.config.model, steer)
+        answer = step_question.require_step_question_answer(
+            step_question.ask_step_question_in_new_thread(ctx, self.config.source, prompt, self.config.model, steer)
         )
         # Use the model's raw reply: in an answer, unverified numbers are marked.
         turns = [s.turn.text for s in answer.run.steps if s.kind == "model" and s.turn is not None]
@@ -170,11 +172,11 @@ class AnalystAgent(Kind[AnalystConfig]):
         tokens, cost = usage.tokens_in + usage.tokens_out, usage.cost_usd
         return StepResult(state=memory, output=output, next=NOW, tokens=tokens, cost_usd=cost)
 
-    def _steering(self, ctx: StepContext, memory: dict[str, Any]) -> tuple[question.Steer, list[str]]:
+    def _steering(self, ctx: StepContext, memory: dict[str, Any]) -> tuple[step_question.Steer, list[str]]:
         """Return a callback that passes guidance to the model during a run, and the list that collects it."""
         received: list[str] = []
 
-        def steer(control: Control) -> None:
+        def steer(control: RunControl) -> None:
             if self.config.model == "offline":
                 return
             for text in filter(None, [self._read_item(memory, body) for body in ctx.guidance()]):
@@ -187,4 +189,4 @@ class AnalystAgent(Kind[AnalystConfig]):
 
 def _table_of(answer: Answer) -> str:
     """Return the first rows of the result as a Markdown table; empty without a result."""
-    return "\n" + markdown_table(answer.result) if answer.result is not None and answer.ok else ""
+    return "\n" + answer_markdown_table(answer.result) if answer.result is not None and answer.ok else ""

@@ -6,7 +6,7 @@ from typing import Any
 
 from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
 from etude.agents.schedule import Schedule
-from etude.runtime.control import Control
+from etude.runtime.run_control import RunControl
 
 MAX_LISTED = 20
 """The number of changes that an event lists; it gives the total too."""
@@ -29,7 +29,7 @@ class CatalogAgent(Kind[CatalogConfig]):
 
     def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Make the catalog once."""
-        config, control = self.config, Control()
+        config, control = self.config, RunControl()
         with ctx.cancel.stopping(control.cancel):
             made = ctx.app.cataloger.run(config.source, tables=config.tables, model=config.model, control=control)
         changes = [

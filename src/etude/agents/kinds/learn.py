@@ -12,10 +12,10 @@ from etude.agents.base import IDLE, InboxItem, Kind, Next, StepContext, StepResu
 from etude.agents.schedule import Interval
 from etude.entities import Entity
 from etude.errors import Refused
-from etude.learning.edits.completed import TOPIC, TestsCompleted, WakeHistory, parse_tests_completed
-from etude.learning.edits.learner import WATCHED, Learner, LearnOptions, load_proposers
-from etude.learning.edits.sandbox import ProgramLimits
+from etude.learning.edits.learner import WATCHED, Learner, LearnOptions, load_learner_proposers
+from etude.learning.edits.program_sandbox import ProgramLimits
 from etude.learning.edits.suite import Suite
+from etude.learning.edits.tests_completed import TOPIC, CompletedTestsHistory, TestsCompleted, parse_tests_completed
 from etude.store.queue import Queue
 from etude.store.topics import Topics
 
@@ -64,7 +64,7 @@ class LearnAgent(Kind[LearnConfig]):
         for body in bodies:
             if isinstance(body, dict) and isinstance(body.get("proposers"), list):
                 memory["proposers"] = [str(name) for name in body["proposers"]]
-        history = WakeHistory.model_validate(memory["history"])
+        history = CompletedTestsHistory.model_validate(memory["history"])
         reasons = []
         for event in self._events(ctx, memory):
             history, reason = history.add(event)
@@ -104,9 +104,9 @@ class LearnAgent(Kind[LearnConfig]):
 
     def _learner(self, ctx: StepContext, memory: dict[str, Any]) -> Learner:
         config = self.config
-        proposers = load_proposers()
+        proposers = load_learner_proposers()
         if config.model:
-            from etude.learning.edits.proposers.model import NAME, propose_with_model
+            from etude.learning.edits.proposers.model_proposer import NAME, propose_with_model
 
             proposers[NAME] = propose_with_model(ctx.app.open_model(config.model), ctx.cancel)
         chosen = tuple(name for name in memory["proposers"] if name in proposers)

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from etude.addresses import connect_to_host
 from etude.agents.base import NOW, InboxItem, Next, StepContext, StepResult
 from etude.agents.delivery import BATCH, Delivery, DeliveryConfig
 from etude.agents.schedule import Interval
 from etude.errors import Invalid, Unavailable
+from etude.host_addresses import connect_to_host
 from etude.settings import read_setting_reference
 from etude.store.action import action_backoff
 from etude.store.topics import HubEvent, check_topic_event

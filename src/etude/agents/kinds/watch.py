@@ -7,8 +7,8 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
-from etude.agents.question import ask_in_new_thread, require_step_answer
 from etude.agents.schedule import Schedule
+from etude.agents.step_question import ask_step_question_in_new_thread, require_step_question_answer
 from etude.errors import LimitExceeded
 from etude.limits import lower_limits
 from etude.result import Result, result_to_json
@@ -66,8 +66,8 @@ class WatchAgent(Kind[WatchConfig]):
         how: dict[str, Any] = {"limits": limits, "on_progress": lambda _: ctx.check()}
         result: Result | None
         if self.config.question:
-            answer = require_step_answer(
-                ask_in_new_thread(ctx, self.config.source, self.config.question, self.config.model)
+            answer = require_step_question_answer(
+                ask_step_question_in_new_thread(ctx, self.config.source, self.config.question, self.config.model)
             )
             result, replayed = answer.result, answer.replayed
             if result is None:

@@ -16,11 +16,11 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import Field, field_validator
 
-from etude.addresses import connect_to_host
 from etude.agents.base import StepContext
 from etude.agents.delivery import Delivery, DeliveryConfig
 from etude.cancellation import Cancellation
 from etude.errors import Unavailable
+from etude.host_addresses import connect_to_host
 from etude.settings import read_setting_reference
 from etude.store.topics import HubEvent
 
@@ -59,7 +59,7 @@ class WebhookAgent(Delivery[WebhookConfig]):
             "User-Agent": "etude",
             "X-Etude-Event": str(event.id),
             "X-Etude-Topic": event.topic,
-            "X-Etude-Signature": sign_body(
+            "X-Etude-Signature": sign_webhook_body(
                 read_setting_reference(self.config.secret, "The agent"), body, int(time.time())
             ),
         }
@@ -115,7 +115,7 @@ def _bounded(connection: socket.socket, cancel: Cancellation) -> Iterator[None]:
             raise TimeoutError("the connection was closed")  # a truncated response does not show it
 
 
-def sign_body(secret: str, body: bytes, at: int) -> str:
+def sign_webhook_body(secret: str, body: bytes, at: int) -> str:
     """Return the signature of a delivery: the time, and the HMAC of time and body."""
     digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at},v1={digest}"
@@ -128,4 +128,4 @@ def verify_signature(secret: str, body: bytes, signature: str, tolerance_s: floa
     # Limit the digits: the header is untrusted, and `int` refuses very long numbers.
     if not re.fullmatch("[0-9]{1,12}", at) or abs(time.time() - int(at)) > tolerance_s:
         return False
-    return hmac.compare_digest(sign_body(secret, body, int(at)).encode(), signature.encode("utf-8", "replace"))
+    return hmac.compare_digest(sign_webhook_body(secret, body, int(at)).encode(), signature.encode("utf-8", "replace"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from etude.catalog.model import ColumnProfile, Provenance, Scalar, scalar_to_datetime, scalar_to_number
+from etude.catalog.model import ColumnProfile, Provenance, Scalar, profile_datetime, profile_number
 from etude.entities import Entity
 
 Kind = Literal[
@@ -81,7 +81,7 @@ class Change(Entity):
 
 
 @dataclass(frozen=True)
-class Pair:
+class ChangePair:
     """A column before and after, and its context for the checks."""
 
     table: str
@@ -128,14 +128,14 @@ def make_change(
     )
 
 
-def drift_percent(share: float) -> str:
+def change_share(share: float) -> str:
     """Format a share for a sentence; only exactly 0 and 1 show as 0% and 100%."""
     if share in (0, 1):
         return f"{share:.0%}"
     return f"{share:.1%}" if 0.001 <= share < 0.9995 else ("under 0.1%" if share < 0.5 else "nearly 100%")
 
 
-def drift_value(value: Scalar) -> str:
+def change_value(value: Scalar) -> str:
     """Format a value for a sentence: a number in its shortest form, text in quotes and shortened."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
@@ -144,6 +144,6 @@ def drift_value(value: Scalar) -> str:
             return str(value)
         whole = abs(value) >= 10_000 or value == int(value)
         return f"{value:,.0f}" if whole and abs(value) < 1e15 else f"{value:,.4g}"
-    if scalar_to_datetime(value) is not None or scalar_to_number(value) is not None:
+    if profile_datetime(value) is not None or profile_number(value) is not None:
         return value
     return f"“{value[:SPACE]}…”" if len(value) > SPACE else f"“{value}”"

@@ -10,8 +10,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from etude.catalog.drift.change import Change, Pair, make_change
-from etude.catalog.drift.columns import column_resemblance, compare_column
+from etude.catalog.drift.change import Change, ChangePair, make_change
+from etude.catalog.drift.column_drift import column_resemblance, find_column_drift
 from etude.catalog.drift.significance import required_significance, significance_of_shares
 from etude.catalog.measure.axis import axis_position, axis_seconds
 from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, Freshness, SourceProfile, TableProfile
@@ -81,7 +81,7 @@ def _compare_table(
     found.extend(_volume(after, before.rows, after.rows, series))
     found.extend(_freshness(before, after, runs, made))
     found.extend(_keys(before, after))
-    changes = [(pair, compare_column(pair)) for pair in pairs]
+    changes = [(pair, find_column_drift(pair)) for pair in pairs]
     swapped = _swapped([p for p, own in changes if any(c.kind in _SWAP_KINDS for c in own)])
     for one, other in swapped:
         names = sorted((one.after.name, other.after.name))
@@ -103,7 +103,7 @@ def _column_pairs(
     needed: float,
     made: tuple[datetime | None, datetime | None],
     found: list[Change],
-) -> list[Pair]:
+) -> list[ChangePair]:
     """Pair the columns that match by name or by profile; add the others to `found` as changes."""
     old = {c.name: c for c in before.columns}
     gone = [c for c in before.columns if after.column(c.name) is None]
@@ -121,7 +121,7 @@ def _column_pairs(
             found.append(
                 make_change("column-renamed", after.name, text, 1.0, column.name, former.name, column.name),
             )
-        pairs.append(Pair(after.name, former, column, needed, _role(before, former.name), made))
+        pairs.append(ChangePair(after.name, former, column, needed, _role(before, former.name), made))
     for column in gone:
         if column.name not in {c.name for c in renamed.values()}:
             text = f"The column `{column.name}` ({column.type}) was removed."
@@ -149,7 +149,7 @@ def _renamed_columns(
     positions = {c.name: i for i, c in enumerate(before.columns)}, {c.name: i for i, c in enumerate(after.columns)}
     for one in gone:
         for other in added:
-            alike = column_resemblance(Pair(after.name, one, other, needed))
+            alike = column_resemblance(ChangePair(after.name, one, other, needed))
             named = _similar(one.name, other.name)
             same_position = positions[0][one.name] == positions[1][other.name]
             informative = (one.distinct or 0) > 2 or named > 0.5 or same_position
@@ -185,14 +185,14 @@ _SWAP_KINDS = frozenset(
 )
 
 
-def _swapped(pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:
+def _swapped(pairs: Sequence[ChangePair]) -> list[tuple[ChangePair, ChangePair]]:
     """Return the pairs of changed columns that now look like each other did before."""
-    found: list[tuple[Pair, Pair]] = []
+    found: list[tuple[ChangePair, ChangePair]] = []
     for i, one in enumerate(pairs):
         for other in pairs[i + 1 :]:
             crossed = (
-                Pair(one.table, one.before, other.after, one.needed),
-                Pair(one.table, other.before, one.after, one.needed),
+                ChangePair(one.table, one.before, other.after, one.needed),
+                ChangePair(one.table, other.before, one.after, one.needed),
             )
             if all(column_resemblance(p) >= 0.85 for p in crossed):
                 found.append((one, other))

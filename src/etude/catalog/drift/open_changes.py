@@ -30,7 +30,7 @@ class FollowedChanges(Entity):
     """By the name of the change. Changes that are not followed, such as new tables, have none."""
 
 
-def follow_changes(
+def follow_open_changes(
     previous: FollowedChanges | None,
     found: Sequence[Change],
     after: SourceProfile,
@@ -75,7 +75,7 @@ def _leads_back(change: Change, earlier: Change) -> bool:
     return taken_back or (change.table, change.column) == (earlier.table, earlier.column)
 
 
-def is_followed(change: Change) -> bool:
+def is_open_change_followed(change: Change) -> bool:
     """Return whether a change leaves a state that can be broken: an addition or growth does not."""
     if change.severity == "low" or change.kind in ("table-added", "column-added", "filled"):
         return False
@@ -89,7 +89,7 @@ def _baselines(changes: Sequence[Change], before: SourceProfile) -> dict[str, Ba
     found = {}
     for change in changes:
         table = before.table(former.get(change.table, change.table))
-        if table is not None and is_followed(change):
+        if table is not None and is_open_change_followed(change):
             found[change.name] = Baseline(made_at=before.made_at, table=table.model_copy(update={"samples": None}))
     return found
 

@@ -8,7 +8,8 @@ from itertools import permutations
 from typing import Literal
 
 from etude.catalog.measure import statements
-from etude.catalog.measure.reading import Reader, TableDraft
+from etude.catalog.measure.source_reader import SourceReader
+from etude.catalog.measure.table_draft import TableDraft
 from etude.catalog.model import ColumnProfile, Dependency, TableProfile
 from etude.errors import STOPS, EtudeError
 
@@ -21,7 +22,7 @@ _SURPRISE = 25.0
 _FEW = 20_000
 
 
-def find_dependencies(reader: Reader, draft: TableDraft, profile: TableProfile) -> tuple[Dependency, ...]:
+def find_dependencies(reader: SourceReader, draft: TableDraft, profile: TableProfile) -> tuple[Dependency, ...]:
     """Return dependencies between columns that are not keys, those with the most evidence first."""
     if draft.plan != "exact" or draft.rows < 20:
         return ()
@@ -108,7 +109,7 @@ def _kind(equal: bool, back: bool) -> Kind:
     return "equal" if equal else "one-to-one" if back else "determines"
 
 
-def _confirm_there(reader: Reader, draft: TableDraft, pairs: list[tuple[int, int]]) -> list[Found]:
+def _confirm_there(reader: SourceReader, draft: TableDraft, pairs: list[tuple[int, int]]) -> list[Found]:
     if not pairs:
         return []
     named = [(draft.expressions[a], draft.expressions[b]) for a, b in pairs]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from etude.catalog.keys.names import CODES, KEYS, NameWords, ends_like_key_name
+from etude.catalog.keys.key_names import CODES, KEYS, KeyNameWords, ends_like_key_name
 from etude.catalog.measure import statements
-from etude.catalog.measure.reading import Reader, TableDraft
+from etude.catalog.measure.source_reader import SourceReader
+from etude.catalog.measure.table_draft import TableDraft
 from etude.catalog.model import ColumnProfile, KeyEvidence, TableProfile
 from etude.errors import STOPS, EtudeError
 
@@ -23,8 +24,8 @@ _CHECKS = 3
 _ACCEPTED = 0.6
 
 
-def find_keys(
-    reader: Reader, draft: TableDraft, profile: TableProfile, names: NameWords
+def find_table_keys(
+    reader: SourceReader, draft: TableDraft, profile: TableProfile, names: KeyNameWords
 ) -> tuple[tuple[KeyEvidence, ...], tuple[str, ...]]:
     """Return the keys of a table, the primary one first, and notes on declared keys that the data violates."""
     table = draft.table
@@ -50,7 +51,7 @@ def _declared(draft: TableDraft, profile: TableProfile, columns: tuple[str, ...]
     )
 
 
-def _infer_single(profile: TableProfile, names: NameWords) -> KeyEvidence | None:
+def _infer_single(profile: TableProfile, names: KeyNameWords) -> KeyEvidence | None:
     best: tuple[float, KeyEvidence] | None = None
     for position, column in enumerate(profile.columns):
         if not column.unique or column.nulls or column.family not in _KEYED:
@@ -71,7 +72,7 @@ def _infer_single(profile: TableProfile, names: NameWords) -> KeyEvidence | None
 
 
 def _judge(
-    profile: TableProfile, column: ColumnProfile, position: int, names: NameWords
+    profile: TableProfile, column: ColumnProfile, position: int, names: KeyNameWords
 ) -> tuple[float, tuple[str, ...]]:
     """Score how much a unique column looks like the declared key of a table, with reasons."""
     plain = names.column(profile.name, column.name)
@@ -99,7 +100,9 @@ def _judge(
     return min(score, 1.0), tuple(reasons)
 
 
-def _infer_composite(reader: Reader, draft: TableDraft, profile: TableProfile, names: NameWords) -> KeyEvidence | None:
+def _infer_composite(
+    reader: SourceReader, draft: TableDraft, profile: TableProfile, names: KeyNameWords
+) -> KeyEvidence | None:
     """Infer a key of two or three columns that are named like keys, numbers or dates."""
     rows = draft.rows
     if rows < 4:
@@ -111,7 +114,7 @@ def _infer_composite(reader: Reader, draft: TableDraft, profile: TableProfile, n
         if _may_be_part(profile, column, names)
     ][:_PARTS]
     checks = _CHECKS if rows > _LARGE else 100
-    counting = {i for i in parts if names_number_in_group(names.column(profile.name, profile.columns[i].name))}
+    counting = {i for i in parts if is_table_key_within_group(names.column(profile.name, profile.columns[i].name))}
     for size in (2, 3):
         # The typical composite key is a reference and a number within it: `order_id, line_number`.
         for chosen in sorted(itertools.combinations(parts, size), key=lambda c: (len(counting & set(c)) != 1, c)):
@@ -135,7 +138,7 @@ def _infer_composite(reader: Reader, draft: TableDraft, profile: TableProfile, n
     return None
 
 
-def _may_be_part(profile: TableProfile, column: ColumnProfile, names: NameWords) -> bool:
+def _may_be_part(profile: TableProfile, column: ColumnProfile, names: KeyNameWords) -> bool:
     plain = names.column(profile.name, column.name)
     refers = names.belongs_elsewhere(profile.name, plain) is not None
     if not plain or (column.unique and not refers):
@@ -147,11 +150,11 @@ def _may_be_part(profile: TableProfile, column: ColumnProfile, names: NameWords)
         or ends_like_key_name(last)
         or column.family == "date"
         or last in ("year", "month", "week", "day")
-        or names_number_in_group(plain)
+        or is_table_key_within_group(plain)
     )
 
 
-def names_number_in_group(plain: tuple[str, ...]) -> bool:
+def is_table_key_within_group(plain: tuple[str, ...]) -> bool:
     """Return whether a name suggests a number that restarts within a group: `linenumber`, `seq`."""
     return any(w.startswith(("line", "seq", "position", "version", "rank", "idx", "index")) for w in plain)
 
@@ -162,7 +165,7 @@ def _are_unique(draft: TableDraft, chosen: Sequence[int]) -> bool:
     return len(set(zip(*columns))) == draft.sample_rows
 
 
-def _are_unique_in(reader: Reader, draft: TableDraft, chosen: Sequence[int]) -> bool:
+def _are_unique_in(reader: SourceReader, draft: TableDraft, chosen: Sequence[int]) -> bool:
     """Return whether no combination occurs twice in the whole table, counted by the engine."""
     query = statements.distinct_rows_statement(reader.dialect, draft.sql, [draft.expressions[i] for i in chosen])
     try:

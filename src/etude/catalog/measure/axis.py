@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from etude.catalog.model import ColumnProfile, Scalar, scalar_to_datetime, scalar_to_number
+from etude.catalog.model import ColumnProfile, Scalar, profile_datetime, profile_number
 
 
 def quantile_axis(column: ColumnProfile) -> list[float]:
@@ -17,10 +17,10 @@ def quantile_axis(column: ColumnProfile) -> list[float]:
 
 def axis_position(value: Scalar) -> float | None:
     """Return a number, or a date or time in seconds; None for any other value."""
-    found = scalar_to_number(value)
+    found = profile_number(value)
     if found is not None:
         return found
-    when = scalar_to_datetime(value)
+    when = profile_datetime(value)
     return axis_seconds(when) if when is not None else None
 
 

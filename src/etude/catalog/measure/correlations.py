@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import combinations
 from operator import mul
 
-from etude.catalog.measure.columns import provenance_of_first_rows, provenance_of_sample
-from etude.catalog.measure.reading import TableDraft
+from etude.catalog.measure.column_profile import first_rows_column_provenance, sample_column_provenance
+from etude.catalog.measure.table_draft import TableDraft
 from etude.catalog.model import EXACT, NUMERIC, Correlation, TableProfile
 
 ROWS = 5_000
@@ -33,7 +33,11 @@ def find_correlations(draft: TableDraft, profile: TableProfile) -> tuple[Correla
     columns = {i: [_finite(v) for v in draft.frame[i].to_pylist()[::step]] for i in chosen}
     used = len(columns[chosen[0]])
     how = (
-        EXACT if draft.complete and step == 1 else provenance_of_sample(used) if draft.drawn or draft.complete else None
+        EXACT
+        if draft.complete and step == 1
+        else sample_column_provenance(used)
+        if draft.drawn or draft.complete
+        else None
     )
     found = []
     for a, b in combinations(chosen, 2):
@@ -42,7 +46,7 @@ def find_correlations(draft: TableDraft, profile: TableProfile) -> tuple[Correla
         # The bound is about the largest coefficient that unrelated columns reach by chance.
         if coefficient is not None and abs(coefficient) >= max(WEAK, 4 / math.sqrt(len(rows))):
             names = profile.columns[a].name, profile.columns[b].name
-            provenance = how or provenance_of_first_rows(used)
+            provenance = how or first_rows_column_provenance(used)
             found.append(
                 Correlation(columns=names, coefficient=round(coefficient, 3), rows=len(rows), provenance=provenance)
             )

@@ -21,9 +21,9 @@ from itertools import accumulate, pairwise
 from operator import mul
 from typing import Any
 
-from etude.catalog.measure.families import settled_family
 from etude.catalog.measure.statements import COMPARED, MEASURED, ORDERED, QUANTILES, SHOWN, TOP
-from etude.catalog.model import DATED, Family, Lengths, Outliers, Scalar, scalar_to_datetime
+from etude.catalog.measure.type_families import settled_type_family
+from etude.catalog.model import DATED, Family, Lengths, Outliers, Scalar, profile_datetime
 from etude.cell_text import cell_to_json
 from etude.entities import ResultColumn, ResultInfo
 from etude.result import Result
@@ -64,7 +64,7 @@ class Stats:
     """Some of the distinct texts, for patterns."""
 
 
-def count_distinct_values(column: Any) -> tuple[Any, Any]:
+def distribution_distinct_count(column: Any) -> tuple[Any, Any]:
     """Return the distinct values of an Arrow column and their counts, including null if it occurs."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -78,7 +78,7 @@ def count_distinct_values(column: Any) -> tuple[Any, Any]:
 
 def measure_distribution(values: Any, counts: Any, family: Family, kind: str, texts: int = 0) -> Stats:
     """Compute all statistics of a column from its distinct values and counts; `kind` is the engine's type name."""
-    family = settled_family(family, values.type)
+    family = settled_type_family(family, values.type)
     family, order = _order(values, family)
     values, weights = values.take(order), counts.take(order).to_pylist()
     nulls = 0
@@ -183,13 +183,15 @@ def _measure_order(stats: Stats, values: Any, weights: list[int], kind: str) -> 
     zero = bisect_left(numbers, 0)
     stats.negatives = running[zero - 1] if zero else 0
     stats.zeros = weights[zero] if zero < len(numbers) and numbers[zero] == 0 else 0
-    fences = find_outlier_fences(numbers[places[QUANTILES // 4]] / unit, numbers[places[QUANTILES * 3 // 4]] / unit)
+    fences = distribution_outlier_fences(
+        numbers[places[QUANTILES // 4]] / unit, numbers[places[QUANTILES * 3 // 4]] / unit
+    )
     if fences is not None:
         below = bisect_left(numbers, fences[0], key=lambda v: v / unit)
         above = bisect_right(numbers, fences[1], key=lambda v: v / unit)
         stats.outliers = Outliers(
-            low=round_statistic(fences[0]),
-            high=round_statistic(fences[1]),
+            low=round_distribution_statistic(fences[0]),
+            high=round_distribution_statistic(fences[1]),
             below=sum(weights[:below]),
             above=sum(weights[above:]),
         )
@@ -199,7 +201,7 @@ def _quantile_places(running: Sequence[int]) -> list[int]:
     return [bisect_left(running, max(1, -(-k * running[-1] // QUANTILES))) for k in range(QUANTILES + 1)]
 
 
-def find_outlier_fences(lower: float, upper: float) -> tuple[float, float] | None:
+def distribution_outlier_fences(lower: float, upper: float) -> tuple[float, float] | None:
     """Return Tukey's outer fences around the quartiles; None if the quartiles are equal or not finite."""
     reach = FENCE * (upper - lower)
     low, high = lower - reach, upper + reach
@@ -245,10 +247,10 @@ def _moments(numbers: Sequence[Any], weights: Sequence[int], unit: int) -> tuple
         mean = total / (n * unit)
         squares = n * sum(map(mul, products, numbers)) - total * total
         spread = math.sqrt(Fraction(squares, n * (n - 1) * unit * unit)) if n > 1 else None
-    return round_statistic(mean), None if spread is None else round_statistic(spread)
+    return round_distribution_statistic(mean), None if spread is None else round_distribution_statistic(spread)
 
 
-def round_statistic(value: float) -> float:
+def round_distribution_statistic(value: float) -> float:
     """Round to twelve digits, so that different plans give the same result for sums of floats."""
     return float(f"{value:.12g}")
 
@@ -264,7 +266,11 @@ def _lengths(values: Any, weights: list[int], family: Family) -> Lengths:
         trimmed = pc.utf8_length(pc.utf8_trim(values, " ")).to_pylist()
         padded = sum(w for s, t, w in zip(sizes, trimmed, weights) if s != t)
     return Lengths(
-        min=min(sizes), max=max(sizes), mean=round_statistic(total / sum(weights)), empty=empty, padded=padded
+        min=min(sizes),
+        max=max(sizes),
+        mean=round_distribution_statistic(total / sum(weights)),
+        empty=empty,
+        padded=padded,
     )
 
 
@@ -278,15 +284,15 @@ def _typical_gap(values: Any) -> float | None:
         units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
         counts, unit = newest.cast(pa.int64()).to_pylist(), units[newest.type.unit]
     gaps = [(b - a) / unit for a, b in pairwise(counts)]
-    return round_statistic(statistics.median(gaps)) if gaps else None
+    return round_distribution_statistic(statistics.median(gaps)) if gaps else None
 
 
-def mean_gap_of_dates(middle: Scalar, newest: Scalar, distinct: int | None) -> float | None:
+def distribution_date_gap(middle: Scalar, newest: Scalar, distinct: int | None) -> float | None:
     """Return the mean seconds between distinct values in the newer half of a date column."""
-    since, until = scalar_to_datetime(middle), scalar_to_datetime(newest)
+    since, until = profile_datetime(middle), profile_datetime(newest)
     if since is None or until is None or not distinct or (since.tzinfo is None) != (until.tzinfo is None):
         return None
-    return round_statistic((until - since).total_seconds() / max(distinct // 2, 1))
+    return round_distribution_statistic((until - since).total_seconds() / max(distinct // 2, 1))
 
 
 def _spaced(count: int, wanted: int) -> Any:
@@ -309,10 +315,10 @@ class _Shown:
         self._kind = kind
 
     def at(self, places: Sequence[int]) -> list[Scalar]:
-        return to_scalars(self._values.take(_indices(places)), self._kind)
+        return distribution_scalars(self._values.take(_indices(places)), self._kind)
 
 
-def to_scalars(values: Any, kind: str) -> list[Scalar]:
+def distribution_scalars(values: Any, kind: str) -> list[Scalar]:
     """Convert the cells of an Arrow array to scalars; `kind` is the engine's type name."""
     import pyarrow as pa
 
@@ -320,13 +326,13 @@ def to_scalars(values: Any, kind: str) -> list[Scalar]:
     if types.is_integer(arrow) or types.is_boolean(arrow):
         return list(values.to_pylist())
     if types.is_string(arrow) or types.is_floating(arrow) or types.is_decimal(arrow):
-        return [to_scalar(v) for v in values.to_pylist()]
+        return [distribution_scalar(v) for v in values.to_pylist()]
     batch = pa.RecordBatch.from_arrays([values], names=["v"])
     info = ResultInfo(columns=(ResultColumn(name="v", type=kind),), row_count=len(values))
-    return [to_scalar(v) for (v,) in Result(info, [batch]).iter_rows()]
+    return [distribution_scalar(v) for (v,) in Result(info, [batch]).iter_rows()]
 
 
-def to_scalar(value: Any) -> Scalar:
+def distribution_scalar(value: Any) -> Scalar:
     """Convert a value of the data to the form that the profile stores."""
     match value:
         case None | bool() | int():
@@ -345,7 +351,9 @@ def to_scalar(value: Any) -> Scalar:
             return value[: SHOWN // 2].hex() + ("…" if len(value) > SHOWN // 2 else "")
         case _:
             made = cell_to_json(value)
-            return to_scalar(made if isinstance(made, str | int | float) else json.dumps(made, ensure_ascii=False))
+            return distribution_scalar(
+                made if isinstance(made, str | int | float) else json.dumps(made, ensure_ascii=False)
+            )
 
 
 def _not_finite(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from etude.catalog.keys.names import bare_table_name, key_name_words, key_word_set
+from etude.catalog.keys.key_names import key_name_word_set, key_name_words, key_table_name
 from etude.catalog.model import Family, Pattern, PiiHint, Scalar
 
 _BY_PATTERN = {
@@ -59,12 +59,12 @@ _BY_WORDS: tuple[tuple[str, tuple[tuple[str, ...], ...], float], ...] = (
         0.9,
     ),
 )
-_PEOPLE = key_word_set(
+_PEOPLE = key_name_word_set(
     """customer client user person people employee patient member contact author student teacher instructor doctor
     salesperson staff lead subscriber guest passenger driver owner applicant candidate worker nurse physician cust"""
 )
 _OF_PEOPLE = _numbered("cert", "certificate", "certification", "registration", "badge", "visa", "npi", "permit")
-_NOT_OF_A_PERSON = key_word_set("ip mac email web url memory wallet contract mail")
+_NOT_OF_A_PERSON = key_name_word_set("ip mac email web url memory wallet contract mail")
 _TEXTUAL = frozenset({"text", "uuid", "json", "other"})
 MASK_FROM = 0.5
 """Values of a column are masked from this confidence on."""
@@ -98,7 +98,7 @@ def _from_name(table: str, column: str, family: Family, patterns: Sequence[Patte
         for kind, phrase, confidence in _phrases(tokens)
         if _fits(kind, family, tokens, patterns)
     ]
-    people = next((w for w in (*tokens, *key_name_words(bare_table_name(table))) if w in _PEOPLE), None)
+    people = next((w for w in (*tokens, *key_name_words(key_table_name(table))) if w in _PEOPLE), None)
     if (
         people
         and any(_holds(tokens, phrase) for phrase in _OF_PEOPLE)
@@ -148,7 +148,7 @@ def _fits(kind: str, family: Family, tokens: tuple[str, ...], patterns: Sequence
     return family in _TEXTUAL
 
 
-def mask_value(kind: str, value: Scalar) -> Scalar:
+def mask_pii_value(kind: str, value: Scalar) -> Scalar:
     """Mask a value so that its form remains: at most the first letter, or the year of a date."""
     if value is None or isinstance(value, bool):
         return value

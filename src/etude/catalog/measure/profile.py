@@ -10,18 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from etude.catalog.keys.composites import find_composites
+from etude.catalog.keys.composite_keys import find_composite_keys
 from etude.catalog.keys.dependencies import find_dependencies
-from etude.catalog.keys.names import NameWords
-from etude.catalog.keys.references import find_foreign_keys
-from etude.catalog.keys.table_keys import find_keys
+from etude.catalog.keys.foreign_keys import find_foreign_keys
+from etude.catalog.keys.key_names import KeyNameWords
+from etude.catalog.keys.table_keys import find_table_keys
 from etude.catalog.measure import statements
-from etude.catalog.measure.columns import find_freshness, mask_row, profile_column, unmeasured_column
+from etude.catalog.measure.column_profile import (
+    find_column_freshness,
+    mask_row_columns,
+    profile_column,
+    unmeasured_column_profile,
+)
 from etude.catalog.measure.correlations import find_correlations
-from etude.catalog.measure.distribution import to_scalars
-from etude.catalog.measure.families import family_of
-from etude.catalog.measure.reading import Reader, TableDraft
-from etude.catalog.measure.tables import SMALL_ROWS, Bounds, draft_table, measure_table, read_table_ahead
+from etude.catalog.measure.distribution import distribution_scalars
+from etude.catalog.measure.source_reader import SourceReader
+from etude.catalog.measure.table_draft import TableDraft
+from etude.catalog.measure.table_profile import (
+    SMALL_ROWS,
+    Bounds,
+    draft_table_profile,
+    measure_table_profile,
+    read_table_profile_ahead,
+)
+from etude.catalog.measure.type_families import type_family_of
 from etude.catalog.model import ColumnProfile, Provenance, Samples, SourceProfile, TableProfile
 from etude.db import Database
 from etude.entities import Table
@@ -56,22 +68,22 @@ def profile_source(
     chosen = _choose(catalog.tables, tables)
     if exact_rows is None:
         exact_rows = EXACT_ROWS.get(catalog.dialect, EXACT_ROWS["postgres"])
-    bounds, names = Bounds(small_rows, exact_rows), NameWords(catalog.tables)
+    bounds, names = Bounds(small_rows, exact_rows), KeyNameWords(catalog.tables)
     drafts, profiles = [], []
-    with Reader(db, catalog.dialect, timeout_s) as reader:
+    with SourceReader(db, catalog.dialect, timeout_s) as reader:
         counts = _count_rows(reader, chosen)
         for done, table in enumerate(chosen):
             if on_progress is not None:
                 on_progress(done, len(chosen), table.name)
             for following in chosen[done + 1 : done + 2]:
-                read_table_ahead(reader, _begin(reader, following, counts), counts.get(following.name), bounds)
+                read_table_profile_ahead(reader, _begin(reader, following, counts), counts.get(following.name), bounds)
             draft, profile = _profile_table(reader, table, counts, bounds, names)
             drafts.append(draft)
             profiles.append(profile)
         if on_progress is not None:
             on_progress(len(chosen), len(chosen), "keys between tables")
         profiles = find_foreign_keys(reader, drafts, profiles, names)
-        profiles = find_composites(reader, drafts, profiles, names)
+        profiles = find_composite_keys(reader, drafts, profiles, names)
     return SourceProfile(
         source=catalog.source,
         kind=catalog.kind,
@@ -95,7 +107,7 @@ def _choose(known: Sequence[Table], wanted: Sequence[str] | None) -> list[Table]
     return [by_name[name] for name in dict.fromkeys(n.lower() for n in wanted)]
 
 
-def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
+def _count_rows(reader: SourceReader, tables: Sequence[Table]) -> dict[str, int]:
     """Return the row count of each table: exact ones from the catalog, the rest counted in batches."""
     counts = {t.name: t.row_count for t in tables if t.row_count is not None and t.row_count_exact}
     unknown = [t for t in tables if t.name not in counts]
@@ -112,21 +124,21 @@ def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
     return counts
 
 
-def _begin(reader: Reader, table: Table, counts: Mapping[str, int]) -> TableDraft:
-    return draft_table(reader, table, quote_table(table.name, reader.dialect), counts.get(table.name))
+def _begin(reader: SourceReader, table: Table, counts: Mapping[str, int]) -> TableDraft:
+    return draft_table_profile(reader, table, quote_table(table.name, reader.dialect), counts.get(table.name))
 
 
 def _profile_table(
-    reader: Reader, table: Table, counts: Mapping[str, int], bounds: Bounds, names: NameWords
+    reader: SourceReader, table: Table, counts: Mapping[str, int], bounds: Bounds, names: KeyNameWords
 ) -> tuple[TableDraft | None, TableProfile]:
     draft, rows = _begin(reader, table, counts), counts.get(table.name)
     try:
         try:
-            measure_table(reader, draft, rows, bounds)
+            measure_table_profile(reader, draft, rows, bounds)
         except UnknownTable:
             # A dot may be part of the name itself.
-            draft = draft_table(reader, table, quote_identifier(table.name, reader.dialect), rows)
-            measure_table(reader, draft, rows, bounds)
+            draft = draft_table_profile(reader, table, quote_identifier(table.name, reader.dialect), rows)
+            measure_table_profile(reader, draft, rows, bounds)
         return draft, _finish(reader, draft, names)
     except STOPS:
         raise
@@ -134,8 +146,8 @@ def _profile_table(
         return None, _failed(reader, table, error)
 
 
-def _failed(reader: Reader, table: Table, error: EtudeError) -> TableProfile:
-    columns = tuple(unmeasured_column(c, family_of(reader.dialect, c.type)) for c in table.columns)
+def _failed(reader: SourceReader, table: Table, error: EtudeError) -> TableProfile:
+    columns = tuple(unmeasured_column_profile(c, type_family_of(reader.dialect, c.type)) for c in table.columns)
     return TableProfile(
         name=table.name,
         kind=table.kind,
@@ -150,11 +162,11 @@ def _failed(reader: Reader, table: Table, error: EtudeError) -> TableProfile:
     )
 
 
-def _finish(reader: Reader, draft: TableDraft, names: NameWords) -> TableProfile:
+def _finish(reader: SourceReader, draft: TableDraft, names: KeyNameWords) -> TableProfile:
     """Build the profile of a table from its draft: columns, keys, dependencies, freshness, sample rows."""
     table = draft.table
     columns = tuple(
-        unmeasured_column(column, stats.family, draft.column_notes[i])
+        unmeasured_column_profile(column, stats.family, draft.column_notes[i])
         if i in draft.unmeasured
         else profile_column(table.name, column, stats, provenance, draft.column_notes.get(i, ()))
         for i, (column, stats, provenance) in enumerate(zip(table.columns, draft.stats, draft.provenance))
@@ -167,10 +179,10 @@ def _finish(reader: Reader, draft: TableDraft, names: NameWords) -> TableProfile
         rows=draft.rows,
         bytes=table.bytes,
         columns=columns,
-        freshness=find_freshness(columns),
+        freshness=find_column_freshness(columns),
         samples=_samples(draft, columns),
     )
-    keys, notes = find_keys(reader, draft, profile, names)
+    keys, notes = find_table_keys(reader, draft, profile, names)
     dependencies = find_dependencies(reader, draft, profile)
     profile = profile.model_copy(update={"keys": keys, "dependencies": dependencies})
     correlations = find_correlations(draft, profile)
@@ -182,6 +194,6 @@ def _finish(reader: Reader, draft: TableDraft, names: NameWords) -> TableProfile
 def _samples(draft: TableDraft, columns: Sequence[ColumnProfile]) -> Samples | None:
     if not draft.sample_rows or not columns:
         return None
-    cells = [to_scalars(column[:SHOWN_ROWS], kind) for column, kind in zip(draft.frame, draft.kinds)]
-    rows = tuple(mask_row(columns, row) for row in zip(*cells))
+    cells = [distribution_scalars(column[:SHOWN_ROWS], kind) for column, kind in zip(draft.frame, draft.kinds)]
+    rows = tuple(mask_row_columns(columns, row) for row in zip(*cells))
     return Samples(columns=tuple(c.name for c in columns), rows=rows)

@@ -64,7 +64,7 @@ class Compared:
     """Count rows instead of distinct values, which is cheaper; the other side must be unique."""
 
 
-def column_expression(dialect: str, name: str, family: Family, type_name: str) -> Expression:
+def statement_column_expression(dialect: str, name: str, family: Family, type_name: str) -> Expression:
     """Return the expression for a column whose values compare by bytes or as numbers."""
     column = quote_identifier(name, dialect)
     if family in ("interval", "uuid", "json", "nested", "other", "time") or type_name.upper().startswith("ENUM"):

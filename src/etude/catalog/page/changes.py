@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from etude.catalog.drift.change import Change
-from etude.catalog.model import ColumnProfile, scalar_to_number
+from etude.catalog.model import ColumnProfile, profile_number
 from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext
-from etude.catalog.page.markup import Markup, fill_template, format_percent, format_value, join_markup, sentence_to_html
+from etude.catalog.page.html_markup import Markup, fill_html_template, join_markup, sentence_to_html
+from etude.catalog.page.page_format import format_page_share, format_page_value
 
 SHOWN_CHANGES = 12
 
@@ -20,13 +21,13 @@ def render_changes(
     if not context.changes:
         if not context.history:
             return Markup("")
-        return fill_template(
+        return fill_html_template(
             '<section id="changes"><h2>{title}</h2><p class="calm">No significant changes.</p></section>',
             title=title,
         )
     items = [render_change(context, c, line_of(c)) for c in context.changes]
     rest = (
-        fill_template(
+        fill_html_template(
             '<details><summary>{n} more</summary><ol class="changes">{items}</ol></details>',
             n=len(items) - SHOWN_CHANGES,
             items=join_markup(items[SHOWN_CHANGES:]),
@@ -34,7 +35,7 @@ def render_changes(
         if len(items) > SHOWN_CHANGES
         else None
     )
-    return fill_template(
+    return fill_html_template(
         '<section id="changes"><h2>{title}</h2><ol class="changes">{items}</ol>{rest}</section>',
         title=title,
         items=join_markup(items[:SHOWN_CHANGES]),
@@ -49,8 +50,8 @@ def render_change(context: PageContext, change: Change, line: Markup | None = No
     """Render one change with its text, location, kind, severity and status."""
     target = context.target(change.table, change.column)
     name = f"{change.table}.{change.column}" if change.column else change.table
-    link = fill_template('<a href="{page}#{to}">{n}</a>', page=context.page, to=target, n=name) if target else name
-    return fill_template(
+    link = fill_html_template('<a href="{page}#{to}">{n}</a>', page=context.page, to=target, n=name) if target else name
+    return fill_html_template(
         '<li class="{severity} {status}"><span class="sign" title="{severity}" aria-hidden="true">{sign}</span>'
         '<span class="away">{severity}: </span><div><p>{text}</p><p class="where">{link} · {kind}{since}</p>{known}'
         "</div>{line}</li>",
@@ -83,14 +84,14 @@ def _drift(context: PageContext, change: Change) -> Markup | None:
     before = context.column_before(change)
     if before is None or after is None or before.masked or after.masked:
         return None
-    drawing = svg.draw_before_after(before, after) if after.family != "text" or after.quantiles else Markup("")
+    drawing = svg.draw_before_after_svg(before, after) if after.family != "text" or after.quantiles else Markup("")
     if drawing:
-        places = svg.quantiles_on_axis(before), svg.quantiles_on_axis(after)
+        places = svg.svg_quantiles_on_axis(before), svg.svg_quantiles_on_axis(after)
         middles = [_median(c) for c in (before, after)]
         words = '<figcaption>median <s class="was"></s>{a} <s class="now"></s>{b}</figcaption>'
-        legend = fill_template(words, a=middles[0], b=middles[1])
+        legend = fill_html_template(words, a=middles[0], b=middles[1])
         return (
-            fill_template('<figure class="drift">{d}{legend}</figure>', d=drawing, legend=legend)
+            fill_html_template('<figure class="drift">{d}{legend}</figure>', d=drawing, legend=legend)
             if all(places)
             else None
         )
@@ -99,8 +100,8 @@ def _drift(context: PageContext, change: Change) -> Markup | None:
 
 def _median(column: ColumnProfile) -> str:
     value = column.quantiles[10]
-    figure = scalar_to_number(value) if column.family == "decimal" else None
-    return format_value(value if figure is None else figure)[:19]
+    figure = profile_number(value) if column.family == "decimal" else None
+    return format_page_value(value if figure is None else figure)[:19]
 
 
 def _values_before_after(before: ColumnProfile, after: ColumnProfile) -> Markup | None:
@@ -110,18 +111,18 @@ def _values_before_after(before: ColumnProfile, after: ColumnProfile) -> Markup 
     if not values or max([*was.values(), *now.values()]) < 0.02:
         return None
     rows = join_markup(
-        fill_template(
+        fill_html_template(
             '<tr><th scope="row">{v}</th><td>{a}</td><td class="number">{x}</td><td>{b}</td><td class="number">{y}</td>'
             "</tr>",
-            v=format_value(v, 18),
-            a=svg.draw_share_bar(was.get(v, 0)),
-            x=format_percent(was.get(v, 0)),
-            b=svg.draw_share_bar(now.get(v, 0)),
-            y=format_percent(now.get(v, 0)),
+            v=format_page_value(v, 18),
+            a=svg.draw_share_bar_svg(was.get(v, 0)),
+            x=format_page_share(was.get(v, 0)),
+            b=svg.draw_share_bar_svg(now.get(v, 0)),
+            y=format_page_share(now.get(v, 0)),
         )
         for v in values
     )
-    return fill_template(
+    return fill_html_template(
         '<table class="drift"><thead><tr><td></td><th scope="col" colspan="2">before</th><th scope="col" colspan="2">'
         "after</th></tr></thead><tbody>{rows}</tbody></table>",
         rows=rows,
@@ -132,11 +133,11 @@ def _since(change: Change) -> Markup | None:
     day = f"{change.since:%Y-%m-%d}" if change.since else ""
     match change.status:
         case "open":
-            return fill_template(' · <em class="state">open</em> since {day}', day=day)
+            return fill_html_template(' · <em class="state">open</em> since {day}', day=day)
         case "known":
-            return fill_template(' · <em class="state">known</em> since {day}', day=day)
+            return fill_html_template(' · <em class="state">known</em> since {day}', day=day)
         case "recovered":
-            return fill_template(' · <em class="state">recovered</em> found {day}', day=day)
+            return fill_html_template(' · <em class="state">recovered</em> found {day}', day=day)
     return None
 
 
@@ -146,12 +147,14 @@ def _known(change: Change) -> Markup | None:
         return None
     said = [known, *known.earlier]
     return join_markup(
-        fill_template('<p class="why">{why} <small>{by}, {day}</small></p>', why=a.why, by=a.by, day=f"{a.at:%Y-%m-%d}")
+        fill_html_template(
+            '<p class="why">{why} <small>{by}, {day}</small></p>', why=a.why, by=a.by, day=f"{a.at:%Y-%m-%d}"
+        )
         for a in said
     )
 
 
-def worst_severity(changes: Sequence[Change]) -> str:
+def worst_change_severity(changes: Sequence[Change]) -> str:
     """Return the highest severity of the changes that are new or open; empty if there are none."""
     found = {c.severity for c in changes if c.pending}
     return next((s for s in SIGNS if s in found), "")
@@ -161,7 +164,7 @@ def change_sign(severity: str, count: int) -> Markup | None:
     """Render the sign of a severity with the number of changes; None if there are none."""
     if not severity:
         return None
-    return fill_template(
+    return fill_html_template(
         '<span class="sign {s}" title="{title}"><i aria-hidden="true">{sign}</i> {n}<span class="away"> changes, {s}'
         "</span></span>",
         s=severity,

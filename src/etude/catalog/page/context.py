@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from etude.catalog.drift.change import Change
 from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, SourceProfile, TableProfile
-from etude.catalog.page.markup import Markup, escape_html, fill_template, make_anchors
+from etude.catalog.page.html_markup import Markup, escape_html, fill_html_template, make_html_anchors
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class PageContext:
     def column_anchors(self, table: TableProfile) -> dict[str, str]:
         """Return the anchors of a table's columns."""
         if table.name not in self.columns:
-            self.columns[table.name] = make_anchors((c.name for c in table.columns), self.anchors[table.name] + ".")
+            self.columns[table.name] = make_html_anchors(
+                (c.name for c in table.columns), self.anchors[table.name] + "."
+            )
         return self.columns[table.name]
 
     def target(self, table: str, column: str | None = None) -> str | None:
@@ -59,7 +61,7 @@ class PageContext:
         return self.column_anchors(found).get(column or "", self.anchors[found.name])
 
 
-def make_context(
+def make_page_context(
     profile: SourceProfile, changes: Sequence[Change], history: Sequence[SourceProfile], page: str = ""
 ) -> PageContext:
     """Build the context of a page."""
@@ -73,16 +75,16 @@ def make_context(
     # If two names differ only in case, the first one wins, as everywhere in etude.
     tables = {t.name.lower(): t for t in reversed(profile.tables)}
     earlier = [p for p in history if p is not profile and (p.made_at is None or p.made_at != profile.made_at)]
-    fragments = make_anchors((t.name for t in profile.tables), "t.")
+    fragments = make_html_anchors((t.name for t in profile.tables), "t.")
     past = [{t.name: t for t in p.tables} for p in earlier]
     return PageContext(profile, changes, earlier, fragments, referring, by_table, tables, page, past)
 
 
-def table_link(context: PageContext, name: str) -> Markup:
+def page_context_table_link(context: PageContext, name: str) -> Markup:
     """Render the name of a table, as a link if the table exists."""
     target = context.target(name)
     return (
-        fill_template('<a href="{page}#{t}">{name}</a>', page=context.page, t=target, name=name)
+        fill_html_template('<a href="{page}#{t}">{name}</a>', page=context.page, t=target, name=name)
         if target
         else escape_html(name)
     )

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from etude.catalog.page.changes import worst_severity
+from etude.catalog.page.changes import worst_change_severity
 from etude.catalog.page.context import PageContext
-from etude.catalog.page.groups import group_anchors, group_tables
-from etude.catalog.page.markup import Markup, fill_template, join_markup
+from etude.catalog.page.html_markup import Markup, fill_html_template, join_markup
+from etude.catalog.page.table_groups import group_tables, table_group_anchors
 
 HEIGHT = 24
 LETTER = 7.3
@@ -42,14 +42,14 @@ def render_diagram(context: PageContext) -> Markup:
     if grouped:
         drawing, note = _draw_groups(context, edges)
     else:
-        layout = lay_out(edges)
+        layout = lay_out_diagram(edges)
         drawing = _draw(layout, edges, {n: _node(context, n) for n in layout.places}, "Tables and their references")
         note = "An arrow leads from a table to the table it refers to."
     if not drawing:
         return Markup("")
     if alone and not grouped:
         note += f" Not drawn: {len(alone):,} table{' that refers' if len(alone) == 1 else 's that refer'} to no other."
-    return fill_template(
+    return fill_html_template(
         '<section id="diagram"><h2>Diagram</h2><div class="wide map" role="region" tabindex="0" '
         'aria-label="Diagram of the database">{drawing}</div><p class="how">{note}</p></section>',
         drawing=drawing,
@@ -79,7 +79,7 @@ class Layout:
     """The points between the ends of a line that passes other layers."""
 
 
-def lay_out(edges: Edges, labels: Mapping[str, str] | None = None) -> Layout:
+def lay_out_diagram(edges: Edges, labels: Mapping[str, str] | None = None) -> Layout:
     """Place the nodes in layers by the longest way to a node that refers to nothing, with few crossings.
 
     A line that passes a layer gets a place there like a node, so that it runs between boxes and not behind them.
@@ -208,7 +208,7 @@ def _uncross(layers: list[list[Node]], near: Mapping[Node, Sequence[Node]]) -> N
 
 def _node(context: PageContext, name: str) -> tuple[str, str, str]:
     """Return the label, the link and the class of a table."""
-    worst = worst_severity(context.by_table.get(name, []))
+    worst = worst_change_severity(context.by_table.get(name, []))
     return name, context.anchors[name], worst
 
 
@@ -225,11 +225,11 @@ def _draw_groups(context: PageContext, edges: Edges) -> tuple[Markup, str]:
     kept = {label: targets for label, targets in kept.items() if targets}
     if not kept:
         return Markup(""), ""
-    nodes, places = {}, group_anchors(groups)
+    nodes, places = {}, table_group_anchors(groups)
     for label, tables in groups:
-        worst = worst_severity([c for t in tables for c in context.by_table.get(t.name, [])])
+        worst = worst_change_severity([c for t in tables for c in context.by_table.get(t.name, [])])
         nodes[label] = (f"{label} · {len(tables):,}", places[label], worst)
-    layout = lay_out(kept, {label: node[0] for label, node in nodes.items()})
+    layout = lay_out_diagram(kept, {label: node[0] for label, node in nodes.items()})
     drawing = _draw(layout, kept, nodes, "Groups of tables and their references")
     return (
         drawing,
@@ -245,7 +245,7 @@ def _draw(layout: Layout, edges: Edges, nodes: Mapping[str, tuple[str, str, str]
     names = {name: i for i, name in enumerate(places)}
     lines = [_line(layout, name, to, names) for name, targets in edges.items() for to in targets]
     boxes = [_box(places[name], layout.width, names[name], *nodes[name]) for name in places]
-    return fill_template(
+    return fill_html_template(
         '<svg class="whole" width="{w}" height="{h}" viewBox="-1 -5 {w} {h}" role="group" aria-label="{label}">'
         '<g class="links">{lines}</g>{boxes}</svg>',
         w=f"{width:.0f}",
@@ -283,7 +283,7 @@ def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
 def _box(place: tuple[float, float], width: float, number: int, label: str, anchor: str, worst: str) -> Markup:
     x, y = place
     shown = label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
-    return fill_template(
+    return fill_html_template(
         '<a href="#{anchor}" data-n="{n}" class="{worst}"><rect x="{x}" y="{y}" width="{w}" height="{h}" rx="3"/>'
         '<text x="{tx}" y="{ty}">{shown}</text>{dot}<title>{label}</title></a>',
         anchor=anchor,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from etude.catalog.model import ColumnProfile, TableProfile
-from etude.catalog.page.markup import Markup, fill_template, format_percent, join_markup
+from etude.catalog.page.html_markup import Markup, fill_html_template, join_markup
+from etude.catalog.page.page_format import format_page_share
 
 NAMED = 3
 """Columns that a finding names."""
@@ -20,8 +21,10 @@ def render_quality(table: TableProfile) -> Markup:
     found = [*_findings(table)]
     if not found:
         found = [("fine", "No nulls, broken keys, missing references, outer spaces or constant columns.")]
-    items = join_markup(fill_template('<li class="{kind}">{text}</li>', kind=kind, text=text) for kind, text in found)
-    return fill_template(
+    items = join_markup(
+        fill_html_template('<li class="{kind}">{text}</li>', kind=kind, text=text) for kind, text in found
+    )
+    return fill_html_template(
         '<ul class="quality" aria-label="Quality of {name}">{items}</ul>', name=table.name, items=items
     )
 
@@ -41,7 +44,7 @@ def _findings(table: TableProfile) -> Iterator[tuple[str, str]]:
         yield "odd", f"Empty: {_listed(empty)}"
     with_nulls = sorted((c for c in filled if c.nulls and not c.empty), key=lambda c: -(c.null_share or 0))
     if with_nulls:
-        worst = [f"{c.name} {format_percent(c.null_share)}" for c in with_nulls]
+        worst = [f"{c.name} {format_page_share(c.null_share)}" for c in with_nulls]
         mostly = (with_nulls[0].null_share or 0) > MOSTLY_NULL
         counted = f"{len(with_nulls)} of {len(table.columns)} columns"
         yield "odd" if mostly else "note", f"Nulls in {counted}: {_listed(worst)}"
@@ -67,7 +70,7 @@ def _findings(table: TableProfile) -> Iterator[tuple[str, str]]:
 
 
 def _share(column: ColumnProfile, count: int | None) -> str:
-    return format_percent((count or 0) / max(1, (column.rows or 0) - (column.nulls or 0)))
+    return format_page_share((count or 0) / max(1, (column.rows or 0) - (column.nulls or 0)))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from etude.catalog.model import ForeignKeyEvidence, KeyEvidence, TableProfile
 from etude.catalog.page import svg
-from etude.catalog.page.context import PageContext, table_link
-from etude.catalog.page.marks import render_names, render_provenance
-from etude.catalog.page.markup import Markup, fill_template, format_percent, join_markup, sentence_to_html
+from etude.catalog.page.context import PageContext, page_context_table_link
+from etude.catalog.page.fragments import names_fragment, provenance_fragment
+from etude.catalog.page.html_markup import Markup, fill_html_template, join_markup, sentence_to_html
+from etude.catalog.page.page_format import format_page_share
 
 MINUS = "\u2212"
 
@@ -22,16 +23,16 @@ def render_relations(context: PageContext, table: TableProfile) -> Markup:
     left = [(n, ", ".join(k.columns), context.target(n) or "tables") for n, k in referring]
     right = [(k.to_table, ", ".join(k.columns), context.target(k.to_table) or "tables") for k in table.foreign_keys]
     diagram = (
-        fill_template(
+        fill_html_template(
             '<details class="diagram"><summary>Diagram of related tables</summary><div class="wide" role="region" '
             'tabindex="0" aria-label="Tables related to {name}">{drawing}</div></details>',
             name=table.name,
-            drawing=svg.draw_neighbourhood(table.name, left, right, f"{table.name} and its related tables"),
+            drawing=svg.draw_neighbourhood_svg(table.name, left, right, f"{table.name} and its related tables"),
         )
         if left or right
         else None
     )
-    return fill_template(
+    return fill_html_template(
         '<h3>Keys and references</h3><div class="wide" role="region" aria-label="Keys and references of {name}" '
         'tabindex="0"><table class="keys"><thead><tr><th scope="col">Columns</th><th scope="col">Role</th>'
         '<th scope="col">Origin</th><th scope="col">Evidence</th></tr></thead><tbody>{rows}</tbody></table></div>'
@@ -49,12 +50,12 @@ def _key_row(key: KeyEvidence) -> Markup:
         reasons.insert(0, "violated by the data: values repeat")
     elif key.unique and not reasons:
         reasons.append("no value repeats")
-    return fill_template(
+    return fill_html_template(
         '<tr{broken}><th scope="row">{columns}</th><td>{what}</td><td>{origin}</td><td>{why}</td></tr>',
         broken=Markup(' class="broken"') if broken else None,
-        columns=render_names(key.columns),
+        columns=names_fragment(key.columns),
         what="primary key" if key.primary else "alternative key",
-        origin=key.origin if key.origin == "declared" else f"inferred, {format_percent(key.score)} confidence",
+        origin=key.origin if key.origin == "declared" else f"inferred, {format_page_share(key.score)} confidence",
         why=sentence_to_html("; ".join(reasons)),
     )
 
@@ -63,28 +64,32 @@ def _reference_row(context: PageContext, owner: str, key: ForeignKeyEvidence, in
     why = []
     if key.containment is not None:
         missing = f" ({key.missing:,} without a match)" if key.missing else ""
-        why.append(f"{format_percent(key.containment)} of the values have a match{missing}")
+        why.append(f"{format_page_share(key.containment)} of the values have a match{missing}")
     if key.coverage is not None:
-        why.append(f"{format_percent(key.coverage)} of the other side is referenced")
+        why.append(f"{format_page_share(key.coverage)} of the other side is referenced")
     if key.cardinality:
         why.append(key.cardinality)
     why.extend(r for r in key.reasons if r not in why and r != key.origin)
     what = (
-        fill_template(
-            "referred to by {link} {columns}", link=table_link(context, owner), columns=render_names(key.columns)
+        fill_html_template(
+            "referred to by {link} {columns}",
+            link=page_context_table_link(context, owner),
+            columns=names_fragment(key.columns),
         )
         if incoming
-        else fill_template(
-            "refers to {link} {columns}", link=table_link(context, key.to_table), columns=render_names(key.to_columns)
+        else fill_html_template(
+            "refers to {link} {columns}",
+            link=page_context_table_link(context, key.to_table),
+            columns=names_fragment(key.to_columns),
         )
     )
-    return fill_template(
+    return fill_html_template(
         '<tr><th scope="row">{columns}</th><td>{what}</td><td>{origin}</td><td>{why}{mark}</td></tr>',
-        columns=render_names(key.to_columns if incoming else key.columns),
+        columns=names_fragment(key.to_columns if incoming else key.columns),
         what=what,
-        origin=key.origin if key.origin == "declared" else f"inferred, {format_percent(key.score)} confidence",
+        origin=key.origin if key.origin == "declared" else f"inferred, {format_page_share(key.score)} confidence",
         why=sentence_to_html("; ".join(why)),
-        mark=render_provenance(key.provenance),
+        mark=provenance_fragment(key.provenance),
     )
 
 
@@ -94,16 +99,16 @@ def render_dependencies(table: TableProfile) -> Markup:
         return Markup("")
     words = {"determines": "determines", "one-to-one": "corresponds one to one with", "equal": "equals"}
     items = join_markup(
-        fill_template(
+        fill_html_template(
             "<li>{columns} {word} {other} <small>{reason}</small></li>",
-            columns=render_names(d.columns),
+            columns=names_fragment(d.columns),
             word=words[d.kind],
-            other=render_names((d.determines,)),
+            other=names_fragment((d.determines,)),
             reason=sentence_to_html(d.reason),
         )
         for d in table.dependencies
     )
-    return fill_template("<h3>Dependencies</h3><ul class=plain>{items}</ul>", items=items)
+    return fill_html_template("<h3>Dependencies</h3><ul class=plain>{items}</ul>", items=items)
 
 
 def render_correlations(table: TableProfile) -> Markup:
@@ -113,17 +118,17 @@ def render_correlations(table: TableProfile) -> Markup:
     if not kept:
         return Markup("")
     rows = join_markup(
-        fill_template(
+        fill_html_template(
             '<tr><th scope="row">{a} and {b}</th><td>{bar}</td><td class="number">{r}{mark}</td></tr>',
-            a=render_names(c.columns[:1]),
-            b=render_names(c.columns[1:]),
-            bar=svg.draw_share_bar(abs(c.coefficient)),
+            a=names_fragment(c.columns[:1]),
+            b=names_fragment(c.columns[1:]),
+            bar=svg.draw_share_bar_svg(abs(c.coefficient)),
             r=f"{c.coefficient:+.2f}".replace("-", MINUS),
-            mark=render_provenance(c.provenance),
+            mark=provenance_fragment(c.provenance),
         )
         for c in kept
     )
-    return fill_template(
+    return fill_html_template(
         '<h3>Correlations</h3><table class="correlations"><tbody>{rows}</tbody></table><p class="how">Rank correlation '
         "(Spearman) of numeric columns, from 0.3 on; +1 rises together, {minus}1 against each other.</p>",
         minus=MINUS,

@@ -11,23 +11,22 @@ from collections.abc import Mapping, Sequence
 
 from etude.catalog.drift.change import Change
 from etude.catalog.model import SourceProfile, TableProfile
-from etude.catalog.page.changes import change_sign, render_changes, worst_severity
-from etude.catalog.page.context import PageContext, make_context, table_link
+from etude.catalog.page.changes import change_sign, render_changes, worst_change_severity
+from etude.catalog.page.context import PageContext, make_page_context, page_context_table_link
 from etude.catalog.page.diagram import render_diagram
-from etude.catalog.page.groups import MANY, group_tables
-from etude.catalog.page.index import make_page_index
-from etude.catalog.page.markup import (
+from etude.catalog.page.html_markup import (
     Markup,
-    clean_for_page,
-    fill_template,
-    format_count,
-    format_time,
+    clean_for_html,
+    fill_html_template,
     html_page,
     join_markup,
     sentence_to_html,
 )
 from etude.catalog.page.overview import render_overview
-from etude.catalog.page.packing import pack_together
+from etude.catalog.page.page_format import format_page_count, format_page_time
+from etude.catalog.page.page_index import make_page_index
+from etude.catalog.page.page_packing import pack_page_bodies
+from etude.catalog.page.table_groups import MANY, group_tables
 from etude.catalog.page.tables import render_table
 
 UNPACKED = 350_000
@@ -44,11 +43,11 @@ def render_catalog(
 
     `history` holds earlier runs, oldest first. `about` adds facts about this run: run id, duration, script, limits.
     """
-    context = make_context(profile, changes, history)
+    context = make_page_context(profile, changes, history)
     bodies = [render_table(context, t) for t in profile.tables]
     packed = sum(len(body) for body in bodies) > UNPACKED
-    packs, positions = pack_together(bodies) if packed else ([], [""] * len(bodies))
-    body = fill_template(
+    packs, positions = pack_page_bodies(bodies) if packed else ([], [""] * len(bodies))
+    body = fill_html_template(
         _BODY,
         source=profile.source,
         tables=_contents(context),
@@ -64,7 +63,7 @@ def render_catalog(
         index=make_page_index(context, packed),
         packed="1" if packed else "",
     )
-    return html_page(f"{clean_for_page(profile.source)}: catalog", body)
+    return html_page(f"{clean_for_html(profile.source)}: catalog", body)
 
 
 _NOSCRIPT = (
@@ -103,9 +102,9 @@ def _contents(context: PageContext) -> Markup:
     """Render the side bar: the tables, in groups if there are many, with a sign for changed ones."""
     groups = group_tables(context.profile.tables)
     if len(groups) == 1:
-        return fill_template("<ol>{items}</ol>", items=join_markup(_entry(context, t) for t in groups[0][1]))
+        return fill_html_template("<ol>{items}</ol>", items=join_markup(_entry(context, t) for t in groups[0][1]))
     return join_markup(
-        fill_template(
+        fill_html_template(
             "<details><summary>{label} <span>{n}</span>{sign}</summary><ol>{items}</ol></details>",
             label=label,
             n=f"{len(tables):,}",
@@ -117,18 +116,18 @@ def _contents(context: PageContext) -> Markup:
 
 
 def _entry(context: PageContext, table: TableProfile) -> Markup:
-    return fill_template(
+    return fill_html_template(
         '<li><a href="#{anchor}">{name}</a><span>{sign}{rows}</span></li>',
         anchor=context.anchors[table.name],
         name=table.name,
         sign=_nav_sign(context, table.name),
-        rows=format_count(table.rows) if table.rows is not None else "",
+        rows=format_page_count(table.rows) if table.rows is not None else "",
     )
 
 
 def _nav_sign(context: PageContext, *tables: str) -> Markup | None:
     changes = [c for name in tables for c in context.by_table.get(name, []) if c.pending]
-    return change_sign(worst_severity(changes), len(changes))
+    return change_sign(worst_change_severity(changes), len(changes))
 
 
 def _head(context: PageContext) -> Markup:
@@ -139,29 +138,29 @@ def _head(context: PageContext) -> Markup:
         f"{sum(len(t.columns) for t in profile.tables):,} columns",
         f"{sum(counted):,} rows",
         profile.kind,
-        f"profiled {format_time(profile.made_at)}" if profile.made_at else "",
+        f"profiled {format_page_time(profile.made_at)}" if profile.made_at else "",
     ]
     failed = [t for t in profile.tables if t.plan == "failed"]
     warning = (
-        fill_template(
+        fill_html_template(
             '<p class="note">Tables that could not be profiled ({n}): {names}.</p>',
             n=len(failed),
-            names=join_markup([table_link(context, t.name) for t in failed[:8]], ", "),
+            names=join_markup([page_context_table_link(context, t.name) for t in failed[:8]], ", "),
         )
         if failed
         else None
     )
-    return fill_template(
+    return fill_html_template(
         '<section class="head"><h1>{source}</h1><p class="facts">{facts}</p>{warning}{notes}</section>',
         source=profile.source,
-        facts=join_markup((fill_template("<span>{f}</span>", f=f) for f in facts if f), " "),
+        facts=join_markup((fill_html_template("<span>{f}</span>", f=f) for f in facts if f), " "),
         warning=warning,
-        notes=join_markup(fill_template('<p class="note">{n}</p>', n=sentence_to_html(n)) for n in profile.notes),
+        notes=join_markup(fill_html_template('<p class="note">{n}</p>', n=sentence_to_html(n)) for n in profile.notes),
     )
 
 
 def _section(context: PageContext, table: TableProfile, content: Markup, packed_at: str) -> Markup:
-    return fill_template(
+    return fill_html_template(
         '<section class="table" id="{anchor}" aria-label="{name}" tabindex="-1"{mark}>{back}<h2>{name}{kind}</h2>'
         "{content}</section>",
         anchor=context.anchors[table.name],
@@ -170,7 +169,7 @@ def _section(context: PageContext, table: TableProfile, content: Markup, packed_
         back=Markup('<p class="back"><a href="#tables">All tables</a></p>')
         if len(context.profile.tables) > MANY
         else None,
-        mark=fill_template(' data-packed="{p}"', p=packed_at) if packed_at else None,
+        mark=fill_html_template(' data-packed="{p}"', p=packed_at) if packed_at else None,
         content=None if packed_at else content,
     )
 
@@ -180,15 +179,15 @@ def _about(context: PageContext, about: Mapping[str, str]) -> Markup:
     plans = Counter(table.plan for table in profile.tables)
     facts = {
         "Source": f"{profile.source} ({profile.kind}, {profile.dialect})",
-        "Profiled": format_time(profile.made_at),
+        "Profiled": format_page_time(profile.made_at),
         "Schema fingerprint": profile.fingerprint,
         "Profiles": ", ".join(f"{n:,} {plan}" for plan, n in sorted(plans.items())),
         "Earlier runs shown": str(len(context.history)) if context.history else "",
         **about,
         **{f"Version of {k}": v for k, v in sorted(profile.versions.items())},
     }
-    rows = join_markup(fill_template("<dt>{k}</dt><dd>{v}</dd>", k=k, v=v) for k, v in facts.items() if v)
-    return fill_template(
+    rows = join_markup(fill_html_template("<dt>{k}</dt><dd>{v}</dd>", k=k, v=v) for k, v in facts.items() if v)
+    return fill_html_template(
         '<section id="about"><h2>About this catalog</h2><dl>{rows}</dl><p class="how">Numbers without a mark are '
         "exact. <b>~</b> means from a sample, <b>≈</b> means approximate; hover over the mark for the error bound. "
         "Values of suspected personal data are masked. Press <kbd>/</kbd> to search, <kbd>Alt</kbd> <kbd>↑</kbd> "

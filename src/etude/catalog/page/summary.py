@@ -10,18 +10,15 @@ from etude.catalog.measure.axis import axis_position, axis_seconds
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
 from etude.catalog.page import svg
 from etude.catalog.page.changes import render_changes
-from etude.catalog.page.context import PageContext, make_context, table_link
-from etude.catalog.page.marks import render_freshness
-from etude.catalog.page.markup import (
-    Markup,
-    fill_template,
-    format_count,
-    format_duration,
-    format_percent,
-    format_time,
-    format_value,
-    html_page,
-    join_markup,
+from etude.catalog.page.context import PageContext, make_page_context, page_context_table_link
+from etude.catalog.page.fragments import freshness_fragment
+from etude.catalog.page.html_markup import Markup, fill_html_template, html_page, join_markup
+from etude.catalog.page.page_format import (
+    format_page_count,
+    format_page_duration,
+    format_page_share,
+    format_page_time,
+    format_page_value,
 )
 
 CATALOG = "catalog.html"
@@ -41,20 +38,24 @@ _BODY = """<a class="skip" href="#main">Skip to the content</a>
 
 def render_summary(profile: SourceProfile, changes: Sequence[Change], history: Sequence[SourceProfile]) -> str:
     """Render the page of recent changes. `history` holds the earlier runs, oldest first."""
-    context = make_context(profile, changes, history, CATALOG)
+    context = make_page_context(profile, changes, history, CATALOG)
     last = context.history[-1] if context.history else None
-    since = f"since {format_time(last.made_at)}" if last is not None and last.made_at else ""
-    facts = [format_time(profile.made_at), since, f"{len(changes)} changes" if last is not None else "the first run"]
+    since = f"since {format_page_time(last.made_at)}" if last is not None and last.made_at else ""
+    facts = [
+        format_page_time(profile.made_at),
+        since,
+        f"{len(changes)} changes" if last is not None else "the first run",
+    ]
     first = (
         Markup("")
         if last is not None
-        else fill_template('<p class="calm">{t}</p>', t="Changes appear from the second run on.")
+        else fill_html_template('<p class="calm">{t}</p>', t="Changes appear from the second run on.")
     )
-    body = fill_template(
+    body = fill_html_template(
         _BODY,
         catalog=CATALOG,
         source=profile.source,
-        facts=join_markup((fill_template("<span>{f}</span>", f=f) for f in facts if f), " "),
+        facts=join_markup((fill_html_template("<span>{f}</span>", f=f) for f in facts if f), " "),
         changes=render_changes(context, "Changes", lambda c: _line(context, c)) or first,
         runs=_runs(context) if context.history else None,
         recent=_recent(context),
@@ -66,15 +67,15 @@ def _line(context: PageContext, change: Change) -> Markup:
     """Draw the figure that a change is about over the runs."""
     tables = context.series(change.table)
     if change.kind in ("volume", "table-emptied"):
-        return svg.draw_sparkline([t.rows if t else None for t in tables], "rows over the runs")
+        return svg.draw_sparkline_svg([t.rows if t else None for t in tables], "rows over the runs")
     columns = [t.column(change.column) if t and change.column else None for t in tables]
     if change.kind in ("nulls", "emptied", "filled"):
-        return svg.draw_sparkline([c.null_share if c else None for c in columns], "nulls over the runs")
+        return svg.draw_sparkline_svg([c.null_share if c else None for c in columns], "nulls over the runs")
     if change.kind in ("shift", "scale", "sign", "spread"):
         middles = [axis_position(c.quantiles[10]) if c and len(c.quantiles) == 21 else None for c in columns]
-        return svg.draw_sparkline(middles, "median over the runs")
+        return svg.draw_sparkline_svg(middles, "median over the runs")
     if change.kind in ("cardinality", "constant", "duplicates", "key-broken", "new-value", "vanished-value"):
-        return svg.draw_sparkline([c.distinct if c else None for c in columns], "distinct values over the runs")
+        return svg.draw_sparkline_svg([c.distinct if c else None for c in columns], "distinct values over the runs")
     return Markup("")
 
 
@@ -87,12 +88,14 @@ def _runs(context: PageContext) -> Markup:
     )
     more = f"{len(tables) - SHOWN:,} more tables changed less." if len(tables) > SHOWN else ""
     heads = ("Table", "Rows", "Since last run", "", "Nulls", "", "Newest", "Age at each run")
-    return fill_template(
+    return fill_html_template(
         '<section><h2>Over {n} runs</h2><div class="wide" role="region" aria-label="Tables over the runs" tabindex="0">'
         '<table class="lines"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
         '<p class="how">{more}</p></section>',
         n=len(context.history) + 1,
-        heads=join_markup(fill_template('<th scope="col">{h}</th>', h=h) if h else Markup("<td></td>") for h in heads),
+        heads=join_markup(
+            fill_html_template('<th scope="col">{h}</th>', h=h) if h else Markup("<td></td>") for h in heads
+        ),
         rows=join_markup(_run_row(context, t) for t in tables[:SHOWN]),
         more=more,
     )
@@ -117,17 +120,17 @@ def _run_row(context: PageContext, table: TableProfile) -> Markup:
         if before is not None and before.rows is not None and table.rows is not None and table.rows != before.rows
         else ""
     )
-    return fill_template(
+    return fill_html_template(
         '<tr><th scope="row">{name}</th><td class="number">{rows}</td><td class="number">{step}</td><td>{row_line}</td>'
         '<td class="number">{nulls}</td><td>{null_line}</td><td>{badge}</td><td>{age_line}</td></tr>',
-        name=table_link(context, table.name),
-        rows=format_count(table.rows),
+        name=page_context_table_link(context, table.name),
+        rows=format_page_count(table.rows),
         step=step,
-        row_line=svg.draw_sparkline(rows, f"rows of {table.name}"),
-        nulls=format_percent(nulls[-1]) if nulls[-1] is not None else "",
-        null_line=svg.draw_sparkline(nulls, f"nulls of {table.name}"),
-        badge=render_freshness(context.profile, table.freshness),
-        age_line=svg.draw_sparkline(ages, f"age of the newest row of {table.name}"),
+        row_line=svg.draw_sparkline_svg(rows, f"rows of {table.name}"),
+        nulls=format_page_share(nulls[-1]) if nulls[-1] is not None else "",
+        null_line=svg.draw_sparkline_svg(nulls, f"nulls of {table.name}"),
+        badge=freshness_fragment(context.profile, table.freshness),
+        age_line=svg.draw_sparkline_svg(ages, f"age of the newest row of {table.name}"),
     )
 
 
@@ -151,7 +154,7 @@ def _recent(context: PageContext) -> Markup:
     cards = [c for t in dated[:SHOWN] for c in _card(context, t)]
     if not cards:
         return Markup("")
-    return fill_template(
+    return fill_html_template(
         '<section><h2>Rows over time</h2><div class="recent">{cards}</div><p class="how">Each chart shows rows per '
         "time, estimated from the quantiles of the date: each bar holds a twentieth of the rows.</p></section>",
         cards=join_markup(cards),
@@ -166,10 +169,10 @@ def _card(context: PageContext, table: TableProfile) -> Iterator[Markup]:
     drawing, rate = _volume(column)
     if not drawing:
         return
-    yield fill_template(
+    yield fill_html_template(
         '<article><h3>{name}</h3><p>{badge} <small>{column}</small></p>{drawing}<p class="how">{rate}</p></article>',
-        name=table_link(context, table.name),
-        badge=render_freshness(context.profile, fresh),
+        name=page_context_table_link(context, table.name),
+        badge=freshness_fragment(context.profile, fresh),
         column=fresh.column,
         drawing=drawing,
         rate=rate,
@@ -182,21 +185,25 @@ def _volume(column: ColumnProfile) -> tuple[Markup, str]:
     rows = (column.rows or 0) - (column.nulls or 0)
     if len(edges) != 21 or edges[20] <= edges[0] or not rows:
         return Markup(""), ""
-    drawing = svg.draw_columns_over_time(edges, [rows / 20] * 20, f"rows over time by {column.name}")
-    ends = fill_template('<p class="ends"><span>{a}</span><span>{b}</span></p>', a=_day(column, 0), b=_day(column, 20))
+    drawing = svg.draw_columns_over_time_svg(edges, [rows / 20] * 20, f"rows over time by {column.name}")
+    ends = fill_html_template(
+        '<p class="ends"><span>{a}</span><span>{b}</span></p>', a=_day(column, 0), b=_day(column, 20)
+    )
     last = edges[20] - edges[19]
     usual = rows / (edges[20] - edges[0]) * 86400
     words = f"{_rate(usual)} on average."
     if last > 0:
-        words = f"The latest 5% of the rows span {format_duration(last)}: {_rate(rows / 20 / last * 86400)}; {words}"
+        words = (
+            f"The latest 5% of the rows span {format_page_duration(last)}: {_rate(rows / 20 / last * 86400)}; {words}"
+        )
     return join_markup([drawing, ends]), words
 
 
 def _day(column: ColumnProfile, at: int) -> str:
-    return format_value(column.quantiles[at])[:10]
+    return format_page_value(column.quantiles[at])[:10]
 
 
 def _rate(per_day: float) -> str:
     if per_day >= 1:
-        return f"{format_count(per_day) if per_day >= 10 else f'{per_day:.1f}'} per day"
+        return f"{format_page_count(per_day) if per_day >= 10 else f'{per_day:.1f}'} per day"
     return f"{per_day * 7:.1f} per week" if per_day * 7 >= 1 else f"{per_day * 365.25:.1f} per year"

@@ -10,7 +10,7 @@ from itertools import pairwise
 from etude.catalog.measure.axis import axis_position
 from etude.catalog.measure.distribution import LISTED
 from etude.catalog.model import DATED, ColumnProfile
-from etude.catalog.page.markup import Markup, fill_template, join_markup
+from etude.catalog.page.html_markup import Markup, fill_html_template, join_markup
 
 WIDTH, HEIGHT = 120, 24
 BINS = 24
@@ -22,23 +22,23 @@ NEIGHBOURS = 9
 """The maximum number of tables drawn on each side; a label counts the rest."""
 
 
-def draw_distribution(column: ColumnProfile, large: bool = False) -> Markup:
+def draw_distribution_svg(column: ColumnProfile, large: bool = False) -> Markup:
     """Draw the distribution of a column: bars over an axis if its values have one, else shares side by side.
 
     Unique whole numbers are a sequence, whose distribution says nothing.
     """
     if column.unique and column.family in ("integer", "text", "uuid") and not _is_dated_text(column):
         return Markup("")
-    places = quantiles_on_axis(column)
+    places = svg_quantiles_on_axis(column)
     if places:
         heights, cut_low, cut_high = _heights(column, places)
         return _steps(heights, cut_low, cut_high, large)
     if column.top and sum(t.share for t in column.top) > 0.05 and not column.unique and not large:
-        return draw_shares([t.share for t in column.top])
+        return draw_shares_svg([t.share for t in column.top])
     return Markup("")
 
 
-def quantiles_on_axis(column: ColumnProfile) -> list[float]:
+def svg_quantiles_on_axis(column: ColumnProfile) -> list[float]:
     """Return the quantiles on an axis; empty if the values have none."""
     if column.family == "boolean" or column.masked:
         return []
@@ -144,12 +144,12 @@ def _outline(heights: Sequence[float], top: float) -> str:
     return path + f"V{HEIGHT}z"
 
 
-def draw_before_after(before: ColumnProfile, after: ColumnProfile) -> Markup:
+def draw_before_after_svg(before: ColumnProfile, after: ColumnProfile) -> Markup:
     """Draw two distributions on one axis of equal bins: the earlier as an outline, the later filled.
 
     The axis covers the middle 90% of both and a margin, so that a single extreme value does not hide the rest.
     """
-    was, now = quantiles_on_axis(before), quantiles_on_axis(after)
+    was, now = svg_quantiles_on_axis(before), svg_quantiles_on_axis(after)
     if not was or not now:
         return Markup("")
     step = _step(before, after)
@@ -164,7 +164,7 @@ def draw_before_after(before: ColumnProfile, after: ColumnProfile) -> Markup:
     edges = _edges(*_widened(low, high, step, was[0]), step)
     first, second = _binned(before, was, edges), _binned(after, now, edges)
     top = max(*first, *second) or 1.0
-    return fill_template(
+    return fill_html_template(
         '<svg class="h two" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
         '<path class="now" d="{now}"/><path class="was" d="{was}"/></svg>',
         w=WIDTH,
@@ -192,7 +192,7 @@ def _share_below(quantiles: Sequence[float], ranks: Sequence[float], value: floa
     return ranks[above - 1] + (ranks[above] - ranks[above - 1]) * (value - left) / (right - left)
 
 
-def draw_shares(parts: Sequence[float]) -> Markup:
+def draw_shares_svg(parts: Sequence[float]) -> Markup:
     """Draw shares side by side, the largest first; the remainder stays empty."""
     x, drawn = 0.0, ""
     for i, share in enumerate(parts):
@@ -205,13 +205,13 @@ def draw_shares(parts: Sequence[float]) -> Markup:
     return Markup(f'<svg class="h" viewBox="0 0 {WIDTH} {HEIGHT}">{frame}{drawn}</svg>')
 
 
-def draw_share_bar(share: float) -> Markup:
+def draw_share_bar_svg(share: float) -> Markup:
     """Draw a share as a short bar of 40 by 6 (sized by the style sheet)."""
     width = 0.0 if share <= 0 else max(1.0, min(1.0, share) * 40)
     return Markup(f'<svg class="b"><rect width="{_n(width)}" height="6"/></svg>')
 
 
-def draw_sparkline(values: Sequence[float | None], label: str) -> Markup:
+def draw_sparkline_svg(values: Sequence[float | None], label: str) -> Markup:
     """Draw a line over the runs with its last point marked; empty for fewer than two values."""
     points = [(i, v) for i, v in enumerate(values) if v is not None and math.isfinite(v)]
     if len(points) < 2:
@@ -226,7 +226,7 @@ def draw_sparkline(values: Sequence[float | None], label: str) -> Markup:
 
     line = "L".join(at(i, v) for i, v in points)
     x, y = at(*points[-1]).split(" ")
-    return fill_template(
+    return fill_html_template(
         '<svg class="spark" viewBox="0 0 80 20" role="img" aria-label="{label}"><path d="M{line}"/>'
         '<circle cx="{x}" cy="{y}" r="2"/></svg>',
         label=label,
@@ -236,7 +236,7 @@ def draw_sparkline(values: Sequence[float | None], label: str) -> Markup:
     )
 
 
-def draw_columns_over_time(edges: Sequence[float], counts: Sequence[float], label: str) -> Markup:
+def draw_columns_over_time_svg(edges: Sequence[float], counts: Sequence[float], label: str) -> Markup:
     """Draw volume over time: for each interval a bar whose area is its count."""
     span = edges[-1] - edges[0]
     rates = [c / (b - a) if b > a else 0.0 for a, b, c in zip(edges, edges[1:], counts)]
@@ -246,7 +246,7 @@ def draw_columns_over_time(edges: Sequence[float], counts: Sequence[float], labe
     path = "M0 60"
     for edge, rate in zip(edges[1:], rates):
         path += f"V{_n(60 - rate / top * 58)}H{_n((edge - edges[0]) / span * 320)}"
-    return fill_template(
+    return fill_html_template(
         '<svg class="volume" viewBox="0 0 320 60" role="img" aria-label="{label}" preserveAspectRatio="none">'
         '<path d="{path}V60z"/></svg>',
         label=label,
@@ -254,7 +254,7 @@ def draw_columns_over_time(edges: Sequence[float], counts: Sequence[float], labe
     )
 
 
-def draw_neighbourhood(
+def draw_neighbourhood_svg(
     name: str, left: Sequence[tuple[str, str, str]], right: Sequence[tuple[str, str, str]], label: str
 ) -> Markup:
     """Draw a table between the tables that refer to it (left) and those it refers to (right).
@@ -273,7 +273,7 @@ def draw_neighbourhood(
             y = 8 + offset + i * 40
             bend = (edge + to) / 2
             parts.append(
-                fill_template(
+                fill_html_template(
                     '<path class="link" d="M{edge} {mid}C{bend} {mid} {bend} {middle} {to} {middle}"/>'
                     '<a href="#{anchor}"><rect x="{x}" y="{y}" width="200" height="32" rx="3"/>'
                     '<text x="{tx}" y="{ty}">{other}</text><text class="by" x="{tx}" y="{by}">{columns}</text>'
@@ -295,12 +295,12 @@ def draw_neighbourhood(
             )
         if len(side) > NEIGHBOURS:
             parts.append(
-                fill_template(
+                fill_html_template(
                     '<text class="by" x="{x}" y="{y}">and {n} more</text>', x=x, y=height - 8, n=len(side) - NEIGHBOURS
                 )
             )
     parts.append(
-        fill_template(
+        fill_html_template(
             '<rect class="self" x="282" y="{y}" width="156" height="32" rx="3"/>'
             '<text class="self" x="360" y="{ty}" text-anchor="middle">{name}</text>',
             y=_n(middle - 16),
@@ -308,7 +308,7 @@ def draw_neighbourhood(
             name=_cut(name, 20),
         )
     )
-    return fill_template(
+    return fill_html_template(
         '<svg class="near" viewBox="0 0 720 {height}" role="group" aria-label="{label}">{parts}</svg>',
         height=height,
         label=label,

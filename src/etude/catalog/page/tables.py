@@ -5,16 +5,17 @@ from __future__ import annotations
 from etude.catalog.model import TableProfile
 from etude.catalog.page.changes import render_change
 from etude.catalog.page.columns import render_columns
-from etude.catalog.page.context import PageContext, table_link
-from etude.catalog.page.marks import (
-    render_freshness,
-    render_names,
-    render_provenance,
-    render_row_counts,
-    render_value,
-    table_purpose,
+from etude.catalog.page.context import PageContext, page_context_table_link
+from etude.catalog.page.fragments import (
+    freshness_fragment,
+    names_fragment,
+    provenance_fragment,
+    row_counts_fragment,
+    table_purpose_fragment,
+    value_fragment,
 )
-from etude.catalog.page.markup import Markup, fill_template, format_bytes, join_markup, sentence_to_html
+from etude.catalog.page.html_markup import Markup, fill_html_template, join_markup, sentence_to_html
+from etude.catalog.page.page_format import format_page_bytes
 from etude.catalog.page.quality import render_quality
 from etude.catalog.page.relations import render_correlations, render_dependencies, render_relations
 from etude.catalog.page.starters import starter_queries
@@ -25,10 +26,12 @@ def render_table(context: PageContext, table: TableProfile) -> Markup:
     changes = context.by_table.get(table.name, [])
     items = join_markup(render_change(context, c) for c in changes)
     parts = [
-        fill_template('<p class="purpose">{p}</p>', p=table_purpose(table)) if table_purpose(table) else "",
+        fill_html_template('<p class="purpose">{p}</p>', p=table_purpose_fragment(table))
+        if table_purpose_fragment(table)
+        else "",
         _table_facts(context, table),
-        fill_template('<p class="error">{error}</p>', error=table.error) if table.error else "",
-        fill_template('<ol class="changes">{items}</ol>', items=items) if changes else "",
+        fill_html_template('<p class="error">{error}</p>', error=table.error) if table.error else "",
+        fill_html_template('<ol class="changes">{items}</ol>', items=items) if changes else "",
         render_quality(table),
         render_columns(context, table),
         render_relations(context, table),
@@ -45,27 +48,27 @@ def _table_facts(context: PageContext, table: TableProfile) -> Markup:
     facts: list[object] = []
     if table.rows is not None:
         facts.append(
-            fill_template(
-                "<b>{rows}</b> rows {mark}", rows=f"{table.rows:,}", mark=render_provenance(table.rows_provenance)
+            fill_html_template(
+                "<b>{rows}</b> rows {mark}", rows=f"{table.rows:,}", mark=provenance_fragment(table.rows_provenance)
             )
         )
-    facts.append(fill_template("<b>{n}</b> columns", n=len(table.columns)))
+    facts.append(fill_html_template("<b>{n}</b> columns", n=len(table.columns)))
     if table.bytes is not None:
-        facts.append(fill_template("<b>{size}</b> stored", size=format_bytes(table.bytes)))
+        facts.append(fill_html_template("<b>{size}</b> stored", size=format_page_bytes(table.bytes)))
     if table.freshness is not None:
-        badge = render_freshness(context.profile, table.freshness)
-        facts.append(fill_template("newest {column} {badge}", column=table.freshness.column, badge=badge))
-    line = render_row_counts(context, table) if context.history else ""
+        badge = freshness_fragment(context.profile, table.freshness)
+        facts.append(fill_html_template("newest {column} {badge}", column=table.freshness.column, badge=badge))
+    line = row_counts_fragment(context, table) if context.history else ""
     if line:
         facts.append(line)
     if table.owner:
-        facts.append(fill_template("owner {owner}", owner=table.owner))
-    facts.extend(fill_template('<span class="tag">{t}</span>', t=t) for t in table.tags)
+        facts.append(fill_html_template("owner {owner}", owner=table.owner))
+    facts.extend(fill_html_template('<span class="tag">{t}</span>', t=t) for t in table.tags)
     shape = _shape(context, table)
-    return fill_template(
+    return fill_html_template(
         '<p class="facts">{facts}</p>{shape}',
-        facts=join_markup((fill_template("<span>{f}</span>", f=f) for f in facts), " "),
-        shape=fill_template('<p class="shape">{shape}</p>', shape=shape) if shape else None,
+        facts=join_markup((fill_html_template("<span>{f}</span>", f=f) for f in facts), " "),
+        shape=fill_html_template('<p class="shape">{shape}</p>', shape=shape) if shape else None,
     )
 
 
@@ -74,14 +77,14 @@ def _shape(context: PageContext, table: TableProfile) -> Markup:
     parts = []
     key = table.primary_key
     if key is not None and key.unique is not False:
-        parts.append(fill_template("One row per {columns}.", columns=render_names(key.columns)))
+        parts.append(fill_html_template("One row per {columns}.", columns=names_fragment(key.columns)))
     to = list(dict.fromkeys(k.to_table for k in table.foreign_keys))
     by = list(dict.fromkeys(name for name, _ in context.referring.get(table.name.lower(), [])))
     for names, words in ((to, "Refers to"), (by, "Referred to by")):
         if names:
             more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-            links = join_markup([table_link(context, n) for n in names[:6]], ", ")
-            parts.append(fill_template("{words} {links}{more}.", words=words, links=links, more=more))
+            links = join_markup([page_context_table_link(context, n) for n in names[:6]], ", ")
+            parts.append(fill_html_template("{words} {links}{more}.", words=words, links=links, more=more))
     return join_markup(parts, " ")
 
 
@@ -90,16 +93,16 @@ def _samples(table: TableProfile) -> Markup:
     if samples is None or not samples.rows:
         return Markup("")
     masked = {c.name for c in table.columns if c.masked}
-    heads = join_markup(fill_template('<th scope="col">{c}</th>', c=c) for c in samples.columns)
+    heads = join_markup(fill_html_template('<th scope="col">{c}</th>', c=c) for c in samples.columns)
     rows = join_markup(
-        fill_template(
+        fill_html_template(
             "<tr>{cells}</tr>",
-            cells=join_markup(fill_template("<td>{v}</td>", v=render_value(v, 60, grouped=False)) for v in row),
+            cells=join_markup(fill_html_template("<td>{v}</td>", v=value_fragment(v, 60, grouped=False)) for v in row),
         )
         for row in samples.rows
     )
     note = " Suspected personal data is masked." if masked & set(samples.columns) else ""
-    return fill_template(
+    return fill_html_template(
         '<details class="samples"><summary>Sample rows</summary><div class="wide" role="region" tabindex="0" '
         'aria-label="Sample rows of {name}"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
         '<p class="how">{n} rows.{note}</p></details>',
@@ -115,7 +118,7 @@ def _queries(context: PageContext, table: TableProfile) -> Markup:
     if table.plan == "failed":
         return Markup("")
     blocks = join_markup(
-        fill_template(
+        fill_html_template(
             '<figure><figcaption>{title}<button type="button" class="copy" aria-label="Copy: {title}">Copy</button>'
             '</figcaption><pre tabindex="0">{sql}</pre></figure>',
             title=title,
@@ -123,7 +126,9 @@ def _queries(context: PageContext, table: TableProfile) -> Markup:
         )
         for title, sql in starter_queries(context.profile, table)
     )
-    return fill_template('<details class="sql"><summary>Example queries</summary><div>{b}</div></details>', b=blocks)
+    return fill_html_template(
+        '<details class="sql"><summary>Example queries</summary><div>{b}</div></details>', b=blocks
+    )
 
 
 _PLANS = {
@@ -135,7 +140,7 @@ _PLANS = {
 
 
 def _table_provenance(table: TableProfile) -> Markup:
-    return fill_template(
+    return fill_html_template(
         '<p class="how">{plan} {notes}</p>',
         plan=_PLANS[table.plan],
         notes=join_markup((sentence_to_html(n) for n in table.notes), " "),

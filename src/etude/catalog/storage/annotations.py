@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError
 
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
+from etude.catalog.storage.catalog_folder import catalog_folder, open_catalog_root_folder
 from etude.catalog.storage.catalog_store import JSON, TENANTS
-from etude.catalog.storage.folders import catalog_folder, open_catalog_root
 from etude.entities import Entity
 from etude.errors import Invalid, NotFound
 from etude.store.base import MAIN
@@ -182,7 +182,7 @@ def put_annotations(app: App, source: Source, annotations: Annotations) -> Annot
     return get_annotations(app, source)
 
 
-def put_description(app: App, source: Source, name: str, text: str | None) -> str | None:
+def put_annotation_description(app: App, source: Source, name: str, text: str | None) -> str | None:
     """Set the description of a table or a column, named `TABLE` or `TABLE.COLUMN`; None withdraws it. Return it."""
     catalog = source.catalog(app.settings.limits)
     table, column = catalog.table(name), None
@@ -201,7 +201,7 @@ def put_description(app: App, source: Source, name: str, text: str | None) -> st
 
 
 def _stored_annotations(app: App, source: Source) -> tuple[Objects, str]:
-    objects, root = open_catalog_root(app)
+    objects, root = open_catalog_root_folder(app)
     return objects, "/".join(part for part in (root, catalog_folder(app, source), STORED) if part)
 
 

@@ -399,7 +399,9 @@ def _acknowledged_adapter() -> TypeAdapter[dict[str, Acknowledgement]]:
     return TypeAdapter(dict[str, Acknowledgement])
 
 
-def with_acknowledgements(changes: Sequence[Change], acknowledged: Mapping[str, Acknowledgement]) -> tuple[Change, ...]:
+def with_stored_acknowledgements(
+    changes: Sequence[Change], acknowledged: Mapping[str, Acknowledgement]
+) -> tuple[Change, ...]:
     """Return the changes of a run with the acknowledgements that were made since."""
     return tuple(_with_status(c, acknowledged) for c in changes)
 

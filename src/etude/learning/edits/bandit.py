@@ -17,7 +17,9 @@ class ProposerRecord:
     """Runs of the suite that its edits took."""
 
 
-def rank_proposers(records: Mapping[str, ProposerRecord], names: Iterable[str], chance: random.Random) -> list[str]:
+def rank_proposers_by_bandit(
+    records: Mapping[str, ProposerRecord], names: Iterable[str], chance: random.Random
+) -> list[str]:
     """Return the proposers, most promising first: a sample of the share of edits kept, by the runs that each took."""
 
     def sample(name: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,31 +13,31 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etude.errors import Invalid, LimitExceeded, NotFound, Refused
+from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Refused
 from etude.ids import new_id
 from etude.learning.edits import merge as merging
-from etude.learning.edits.bandit import ProposerRecord, rank_proposers
-from etude.learning.edits.decision import (
+from etude.learning.edits.bandit import ProposerRecord, rank_proposers_by_bandit
+from etude.learning.edits.edit_decision import (
+    MOST_ROUNDS,
     ROUNDS,
     EditDecision,
-    OutcomePair,
-    Watch,
+    EditOutcomePair,
+    EditWatch,
     decide_edit,
-    holdout_allows,
-    paired_speed_test,
+    holdout_allows_edit,
 )
-from etude.learning.edits.diagnosis import Diagnosis, Proposal, diagnose_suite
+from etude.learning.edits.edit_policy import check_edit_policy
 from etude.learning.edits.git import is_git_folder
-from etude.learning.edits.policy import check_edit_policy
-from etude.learning.edits.suite import Suite, SuiteRun, TestOutcome
+from etude.learning.edits.suite import Failure, Suite, SuiteRun, TestOutcome
+from etude.learning.edits.suite_diagnosis import DiagnosisProposal, SuiteDiagnosis, diagnose_suite
 from etude.learning.edits.workspace import Hunk, Workspace, open_workspace
-from etude.learning.evidence import ONE_IN_100, paired_test
+from etude.learning.statistical_tests import ONE_IN_100, paired_speed_test, paired_test
 from etude.store.edits import EditStatus, StoredEdit, StoredEdits, StoredSuiteRun
 
 if TYPE_CHECKING:
     from etude.store.base import Store
 
-Propose = Callable[[Diagnosis], Iterator[Proposal]]
+Propose = Callable[[SuiteDiagnosis], Iterator[DiagnosisProposal]]
 LOOKS = 5
 """Runs of the code as it is, before anything is proposed."""
 SCREENED = 12
@@ -107,7 +107,7 @@ class Learner:
         self.base = open_workspace(repo, suite.words)
         self.repo = str(self.base.folder)
         self._say, self._check = say, check
-        self._proposers = load_proposers() if proposers is None else proposers
+        self._proposers = load_learner_proposers() if proposers is None else proposers
         unknown = sorted(set(self.options.proposers) - set(self._proposers))
         if unknown:
             raise Invalid(
@@ -144,7 +144,7 @@ class Learner:
             if run.problem:
                 raise Invalid(
                     f"The suite `{self.suite.command}` cannot be used: {run.problem}.",
-                    hint=f"Its output ends: {run.output.strip()[-400:]}",
+                    hint=_end_of_output(run),
                 )
             self._runs[seed] = run
         return self._runs[seed]
@@ -155,7 +155,7 @@ class Learner:
         """Look at the suite, and keep up to `edits` edits that make it better."""
         started = time.monotonic()
         result = Learned(self.repo)
-        merging.require_clean_repository(self.base.folder)
+        merging.require_clean_repository_for_merge(self.base.folder)
         try:
             self._learn(result)
         except LimitExceeded as error:
@@ -172,7 +172,7 @@ class Learner:
                 if total == 0:
                     raise Invalid(
                         f"The suite `{self.suite.command}` has no tests.",
-                        hint=f"Its output ends: {runs[0].output.strip()[-400:]}",
+                        hint=_end_of_output(runs[0]),
                     )
             result.passed_after, result.total_after = passed, total
             self._say(f"{passed} of {total} tests passed in {len(runs)} runs")
@@ -184,7 +184,7 @@ class Learner:
                 return
             kept = self._improve(runs, result)
             if kept is None:
-                result.reason = result.reason or "no proposal was proven to help"
+                result.reason = result.reason or _why_nothing_was_kept(runs, result)
                 return
             result.kept.append(kept)
             if self.options.propose_only:
@@ -222,7 +222,7 @@ class Learner:
                         return kept
         return None
 
-    def _drop_others(self, others: Sequence[tuple[Proposal, float]], best: float, result: Learned) -> None:
+    def _drop_others(self, others: Sequence[tuple[DiagnosisProposal, float]], best: float, result: Learned) -> None:
         """Record the proposals that also fixed failures, but were not better than the one that was kept."""
         for proposal, gain in others:
             reason = f"it fixed {gain:.1f} failures of a run, the edit that was kept {best:.1f}"
@@ -237,11 +237,11 @@ class Learner:
             self._say(f"{len(noisy)} tests differ between runs with the same seed")
         return noisy
 
-    def _propose(self, diagnosis: Diagnosis) -> Iterator[Proposal]:
+    def _propose(self, diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
         """Yield new proposals, in turns of the proposers, the one that paid best first."""
         names = [n for n in self._proposers if n != "caches" and n in (self.options.proposers or self._proposers)]
         records = {name: ProposerRecord(*found) for name, found in self.edits.records().items()}
-        ranked = rank_proposers(records, names, random.Random(self.options.seed))  # noqa: S311 - not a secret
+        ranked = rank_proposers_by_bandit(records, names, random.Random(self.options.seed))  # noqa: S311 - not a secret
         turns = [self._proposers[name](diagnosis) for name in ranked]
         while turns:
             for turn in list(turns):
@@ -252,16 +252,18 @@ class Learner:
                     self._tried.add(proposal.key)
                     yield proposal
 
-    def _apply(self, proposal: Proposal, result: Learned) -> Workspace | None:
+    def _apply(self, proposal: DiagnosisProposal, result: Learned) -> Workspace | None:
         """Apply a proposal: it must match, touch nothing protected, and use nothing that could reach its tests."""
         try:
-            return apply_allowed_edit(self.base, proposal.hunks)
+            return apply_learned_edit(self.base, proposal.hunks)
         except Refused as error:
             if "not valid Python" not in error.message:
                 self._record(proposal, "refused", {"reason": error.message}, result)
             return None
 
-    def _screen(self, batch: deque[Proposal], runs: list[SuiteRun], result: Learned) -> list[tuple[Proposal, float]]:
+    def _screen(
+        self, batch: deque[DiagnosisProposal], runs: list[SuiteRun], result: Learned
+    ) -> list[tuple[DiagnosisProposal, float]]:
         """Run only the tests that failed, with the edit: first on the worst seed, then on two more if it helped.
 
         Proposals are taken from the batch until one of them fixes everything.
@@ -281,7 +283,7 @@ class Learner:
                 if not tests:
                     break
                 after = self._run(workspace, run.seed, "screen", None, tests if self.suite.is_pytest else ())
-                wins += sum(p.sign > 0 for p in pair_suite_runs(run, after) if p.test in tests)
+                wins += sum(p.sign > 0 for p in pair_learner_runs(run, after) if p.test in tests)
                 if number == 0 and (wins == 0 or after.problem):
                     break
             if wins:
@@ -292,17 +294,17 @@ class Learner:
         size = {id(p): sum(len(h.new) for h in p.hunks) for p, _ in found}
         return sorted(found, key=lambda item: (-item[1], size[id(item[0])]))
 
-    def _judge(self, proposal: Proposal, gain: float, noisy: set[str], result: Learned) -> StoredEdit | None:
+    def _judge(self, proposal: DiagnosisProposal, gain: float, noisy: set[str], result: Learned) -> StoredEdit | None:
         """Run the whole suite without and with the edit, on the same fresh seeds, until the pairs decide."""
-        workspace = apply_allowed_edit(self.base, proposal.hunks)
+        workspace = apply_learned_edit(self.base, proposal.hunks)
         edit_id = new_id("edit")
         known_noisy = set(noisy)
-        pairs: list[OutcomePair] = []
+        pairs: list[EditOutcomePair] = []
         # Enough seeds that an edit which helps as much as it seems to can be proven within the rounds.
         block = max(1, min(6, math.ceil(16 / max(gain, 0.2) / ROUNDS)))
         seed = self.options.seed + GATE_SEED + 1_000 * len(result.kept)
         decision = decide_edit(())
-        for number in range(1, ROUNDS + 1):
+        for number in range(1, MOST_ROUNDS + 1):
             for _ in range(block):
                 seed += 1
                 pairs += self._pair(workspace, seed, "gate", edit_id, known_noisy, pairs)
@@ -315,26 +317,32 @@ class Learner:
         bound, holdout = 0.0, dict[str, Any]()
         if decision.verdict == "accept":
             looked = [e for e in self.edits.list(self.repo, limit=2000) if "holdout" in e.body]
-            fresh: list[OutcomePair] = []
-            for seed in holdout_seeds(len(looked)):
+            fresh: list[EditOutcomePair] = []
+            for seed in learner_holdout_seeds(len(looked)):
                 fresh += self._pair(workspace, seed, "holdout", edit_id, known_noisy, [])
-            holdout = {"look": len(looked) + 1, "seeds": list(holdout_seeds(len(looked)))}
-            allowed, bound = holdout_allows(fresh)
+            holdout = {"look": len(looked) + 1, "seeds": list(learner_holdout_seeds(len(looked)))}
+            allowed, bound = holdout_allows_edit(fresh)
             if not allowed:
                 decision = EditDecision("reject", f"on fresh seeds its effect may be {bound:+.0%}", decision.log_e)
         facts = {"holdout_bound": bound, "noisy": sorted(known_noisy)} | ({"holdout": holdout} if holdout else {})
         return self._settle(proposal, edit_id, workspace, decision, pairs, facts, result)
 
     def _pair(
-        self, workspace: Workspace, seed: int, stage: str, edit_id: str, noisy: set[str], earlier: Sequence[OutcomePair]
-    ) -> list[OutcomePair]:
+        self,
+        workspace: Workspace,
+        seed: int,
+        stage: str,
+        edit_id: str,
+        noisy: set[str],
+        earlier: Sequence[EditOutcomePair],
+    ) -> list[EditOutcomePair]:
         before = self._base_run(seed)
         after = self._run(workspace, seed, stage, edit_id)
         if after.problem:
             # It counts as a failure of every test, and is not repeated.
             self._say(f"a run with the edit does not count: {after.problem}")
-            return [OutcomePair(t, seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
-        pairs = pair_suite_runs(before, after)
+            return [EditOutcomePair(t, seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
+        pairs = pair_learner_runs(before, after)
         passed_before = {p.test for p in pairs if p.before} - {p.test for p in earlier if not p.before}
         lost = [p.test for p in pairs if p.sign < 0 and p.test in passed_before - noisy]
         if lost:
@@ -349,11 +357,11 @@ class Learner:
 
     def _settle(
         self,
-        proposal: Proposal,
+        proposal: DiagnosisProposal,
         edit_id: str,
         workspace: Workspace,
         decision: EditDecision,
-        pairs: list[OutcomePair],
+        pairs: list[EditOutcomePair],
         more: dict[str, Any],
         result: Learned,
     ) -> StoredEdit | None:
@@ -374,18 +382,23 @@ class Learner:
         if decision.verdict != "accept":
             self._record(proposal, "dropped", facts, result, edit_id)
             return None
-        facts["patch"] = str(merging.write_edit_patch(self.home, edit_id, self.base, workspace))
+        facts["patch"] = str(merging.write_merge_patch(self.home, edit_id, self.base, workspace))
         message = _commit_message(proposal, edit_id, facts)
         if self.options.propose_only:
             if is_git_folder(self.base.folder):
-                facts["commit"] = merging.commit_edit_on_branch(self.base.folder, edit_id, workspace.changes, message)
-                facts["branch"] = merging.edit_branch_name(edit_id)
+                facts["commit"] = merging.commit_merge_on_branch(self.base.folder, edit_id, workspace.changes, message)
+                facts["branch"] = merging.merge_branch_name(edit_id)
             return self._record(proposal, "proposed", facts, result, edit_id)
         facts["commit"] = merging.merge_edit(self.home, edit_id, self.base, workspace, message)
         return self._record(proposal, "merged", facts, result, edit_id)
 
     def _record(
-        self, proposal: Proposal, status: EditStatus, facts: dict[str, Any], result: Learned, edit_id: str | None = None
+        self,
+        proposal: DiagnosisProposal,
+        status: EditStatus,
+        facts: dict[str, Any],
+        result: Learned,
+        edit_id: str | None = None,
     ) -> StoredEdit:
         body = {
             "suite": self.suite.command,
@@ -405,7 +418,7 @@ class Learner:
             result.dropped.append(edit)
         return edit
 
-    def _speed_up(self, diagnosis: Diagnosis, result: Learned) -> StoredEdit | None:
+    def _speed_up(self, diagnosis: SuiteDiagnosis, result: Learned) -> StoredEdit | None:
         """If every test passes, try caches: one is kept if the tests still pass and surely take less time."""
         if "caches" not in (self.options.proposers or self._proposers):
             return None
@@ -416,9 +429,9 @@ class Learner:
             workspace = self._apply(proposal, result)
             if workspace is None:
                 continue
-            edit_id, pairs, ratios = new_id("edit"), list[OutcomePair](), list[float]()
+            edit_id, pairs, ratios = new_id("edit"), list[EditOutcomePair](), list[float]()
             decision = EditDecision("reject", "it is not surely faster")
-            for number in range(2 * ROUNDS):
+            for number in range(MOST_ROUNDS):
                 seed = self.options.seed + GATE_SEED + number
                 pairs += self._pair(workspace, seed, "gate", edit_id, set(), pairs)
                 before, after = self._base_run(seed), self._run(workspace, seed, "time", edit_id)
@@ -449,26 +462,26 @@ class Learner:
             raise Invalid(f"Edit `{edit.id}` is {edit.status}.", hint="Only merged edits are watched.")
         hunks = [Hunk(**hunk) for hunk in edit.body["hunks"]]
         after = open_workspace(Path(edit.repo), self.suite.words)
-        before = after.apply(reverse_hunks(hunks))
+        before = after.apply(reverse_learned_hunks(hunks))
         seen = edit.body.get("watch", {"runs": 0, "wins": 0, "losses": 0})
-        watch = Watch(WATCHED, paired_test([1] * seen["wins"] + [-1] * seen["losses"]))
+        watch = EditWatch(WATCHED, paired_test([1] * seen["wins"] + [-1] * seen["losses"]))
         done = 0
         while done < runs and seen["runs"] + done < WATCHED:
             seed = self.options.seed + WATCH_SEED + seen["runs"] + done
             old, new = self._run(before, seed, "watch", None), self._run(after, seed, "watch", edit.id)
             done += 2
-            pairs = pair_suite_runs(old, new)
+            pairs = pair_learner_runs(old, new)
             worse = watch.add(pairs) == "revert" or self._is_lost(pairs, before, after, seed, edit.id)
             facts = {"runs": seen["runs"] + done, "wins": watch.test.wins, "losses": watch.test.losses}
-            edit = update_edit(self.edits, edit, edit.status, {"watch": facts})
+            edit = update_learned_edit(self.edits, edit, edit.status, {"watch": facts})
             if worse:
                 self._say(f"edit {edit.id} does worse after {facts['runs']} runs: reverted")
-                return revert_edit(self.edits, self.home, edit.id, f"it did worse within {facts['runs']} runs")
+                return revert_learned_edit(self.edits, self.home, edit.id, f"it did worse within {facts['runs']} runs")
         self._say(f"edit {edit.id} holds after {seen['runs'] + done} runs")
         return edit
 
     def _is_lost(
-        self, pairs: Sequence[OutcomePair], before: Workspace, after: Workspace, seed: int, edit_id: str
+        self, pairs: Sequence[EditOutcomePair], before: Workspace, after: Workspace, seed: int, edit_id: str
     ) -> bool:
         """Return whether a test that passes without the edit surely fails with it: in three runs of both, each time."""
         lost = {p.test for p in pairs if p.sign < 0}
@@ -476,39 +489,41 @@ class Learner:
             if not lost:
                 return False
             old, new = self._run(before, seed, "same seed", None), self._run(after, seed, "same seed", edit_id)
-            lost &= {p.test for p in pair_suite_runs(old, new) if p.sign < 0}
+            lost &= {p.test for p in pair_learner_runs(old, new) if p.sign < 0}
         return bool(lost)
 
 
-def holdout_seeds(looks: int) -> range:
+def learner_holdout_seeds(looks: int) -> range:
     """Return the seeds of the next look at the holdout: its quarters take turns, and a used one is replaced."""
     quarter, generation = looks % 4, looks // (4 * USES)
     start = HOLDOUT_SEED + (4 * generation + quarter) * QUARTER
     return range(start, start + QUARTER)
 
 
-def revert_edit(edits: StoredEdits, home: Path, edit_id: str, reason: str) -> StoredEdit:
+def revert_learned_edit(edits: StoredEdits, home: Path, edit_id: str, reason: str) -> StoredEdit:
     """Take a merged edit back, and record why."""
     edit = edits.get(edit_id)
     if edit.status != "merged":
-        raise Invalid(f"Edit `{edit.id}` is {edit.status}.", hint="Only merged edits can be reverted.")
+        raise Conflict(f"Edit `{edit.id}` is {edit.status}.", hint="Only merged edits can be reverted.")
     if not Path(edit.repo).is_dir():
         raise NotFound(
-            f"`{edit.repo}` is gone.", hint=f"The files before the edit: {merging.edit_backup_folder(home, edit.id)}."
+            f"`{edit.repo}` is gone.", hint=f"The files before the edit: {merging.merge_backup_folder(home, edit.id)}."
         )
     hunks = [Hunk(**hunk) for hunk in edit.body["hunks"]]
     merging.revert_merged_edit(home, edit.id, Path(edit.repo), edit.body.get("commit"), hunks)
-    return update_edit(edits, edit, "reverted", {"reverted": reason, "reverted_at": datetime.now(UTC).isoformat()})
+    return update_learned_edit(
+        edits, edit, "reverted", {"reverted": reason, "reverted_at": datetime.now(UTC).isoformat()}
+    )
 
 
-def update_edit(edits: StoredEdits, edit: StoredEdit, status: EditStatus, facts: dict[str, Any]) -> StoredEdit:
+def update_learned_edit(edits: StoredEdits, edit: StoredEdit, status: EditStatus, facts: dict[str, Any]) -> StoredEdit:
     """Record a new status of an edit, with more facts."""
     made = StoredEdit(edit.id, edit.repo, edit.proposer, status, edit.created_at, {**edit.body, **facts})
     edits.put(made)
     return made
 
 
-def apply_allowed_edit(base: Workspace, hunks: Sequence[Hunk]) -> Workspace:
+def apply_learned_edit(base: Workspace, hunks: Sequence[Hunk]) -> Workspace:
     """Return the workspace with an edit, or raise `Refused` if the edit is not allowed or not valid Python."""
     changed = base.apply(hunks)
     for path, text in changed.changes.items():
@@ -517,17 +532,33 @@ def apply_allowed_edit(base: Workspace, hunks: Sequence[Hunk]) -> Workspace:
     return changed
 
 
-def reverse_hunks(hunks: Sequence[Hunk]) -> list[Hunk]:
+def reverse_learned_hunks(hunks: Sequence[Hunk]) -> list[Hunk]:
     """Return the replacements that undo others."""
     return [Hunk(path=h.path, old=h.new, new=h.old) for h in reversed(hunks)]
 
 
-def pair_suite_runs(before: SuiteRun, after: SuiteRun) -> list[OutcomePair]:
+def _end_of_output(run: SuiteRun) -> str:
+    return f"Its output ends: {' '.join(run.output.split())[-400:]}"
+
+
+def _why_nothing_was_kept(runs: Sequence[SuiteRun], result: Learned) -> str:
+    """Return why nothing was kept, and the most frequent failures that are left."""
+    failures = Counter(failure for run in runs for failure in map(_describe_failure, run.failures.values()))
+    left = "; ".join(text for text, _ in failures.most_common(3))
+    why = "no proposal was proven to help" if result.dropped else "no proposer knows a remedy"
+    return f"{why}. What fails: {left}" if left else why
+
+
+def _describe_failure(failure: Failure) -> str:
+    return f"{failure.error or 'an error'}: {' '.join(failure.message.split())[:120]}"
+
+
+def pair_learner_runs(before: SuiteRun, after: SuiteRun) -> list[EditOutcomePair]:
     """Return the outcomes of each test in both runs. A test that is missing or skipped with the edit has failed."""
     if after.problem:
-        return [OutcomePair(t, before.seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
+        return [EditOutcomePair(t, before.seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
     return [
-        OutcomePair(test, before.seed, o.passed, test in after.outcomes and after.outcomes[test].passed)
+        EditOutcomePair(test, before.seed, o.passed, test in after.outcomes and after.outcomes[test].passed)
         for test, o in before.outcomes.items()
         if not o.skipped
     ]
@@ -537,7 +568,7 @@ def _seconds(run: SuiteRun) -> float:
     return sum(o.seconds for o in run.outcomes.values())
 
 
-def _commit_message(proposal: Proposal, edit_id: str, facts: dict[str, Any]) -> str:
+def _commit_message(proposal: DiagnosisProposal, edit_id: str, facts: dict[str, Any]) -> str:
     return (
         f"{proposal.rationale[:1].upper()}{proposal.rationale[1:]}\n\n"
         f"Edit {edit_id} by etude ({proposal.proposer}): {facts['reason']}.\n"
@@ -547,10 +578,10 @@ def _commit_message(proposal: Proposal, edit_id: str, facts: dict[str, Any]) -> 
     )
 
 
-def load_proposers() -> dict[str, Propose]:
+def load_learner_proposers() -> dict[str, Propose]:
     """Return the proposers that need no model, by name."""
     try:
-        from etude.learning.edits.proposers.offline import OFFLINE
+        from etude.learning.edits.proposers.offline_proposers import OFFLINE
     except ImportError:
         raise Invalid(
             "Proposing edits needs libcst, which is not installed.", hint="Install it: pip install 'etude[learn]'."

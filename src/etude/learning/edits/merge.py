@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from etude.errors import Conflict, NotFound
-from etude.learning.edits.files import read_file_status, read_file_text, replace_file_text
 from etude.learning.edits.git import is_git_folder, require_no_git_filter, run_git
 from etude.learning.edits.workspace import Hunk, Workspace
+from etude.learning.edits.workspace_files import (
+    read_workspace_file_status,
+    read_workspace_file_text,
+    replace_workspace_file_text,
+)
 
 
-def require_clean_repository(folder: Path) -> None:
+def require_clean_repository_for_merge(folder: Path) -> None:
     """Raise `Conflict` if a git repository has uncommitted changes, or is in the middle of something."""
     if not is_git_folder(folder):
         return
@@ -24,7 +28,7 @@ def require_clean_repository(folder: Path) -> None:
         )
 
 
-def write_edit_patch(home: Path, edit_id: str, before: Workspace, after: Workspace) -> Path:
+def write_merge_patch(home: Path, edit_id: str, before: Workspace, after: Workspace) -> Path:
     """Write an edit as a patch file, and return its path."""
     import difflib
 
@@ -38,7 +42,7 @@ def write_edit_patch(home: Path, edit_id: str, before: Workspace, after: Workspa
     return place
 
 
-def commit_edit_on_branch(folder: Path, edit_id: str, changes: Mapping[str, str], message: str) -> str:
+def commit_merge_on_branch(folder: Path, edit_id: str, changes: Mapping[str, str], message: str) -> str:
     """Commit an edit on a branch of its own, in a worktree of its own; return the commit."""
     require_no_git_filter(folder, list(changes))
     head = run_git(folder, "rev-parse", "HEAD").strip()
@@ -52,11 +56,11 @@ def commit_edit_on_branch(folder: Path, edit_id: str, changes: Mapping[str, str]
             commit = run_git(place, "rev-parse", "HEAD").strip()
         finally:
             run_git(folder, "worktree", "remove", "--force", str(place))
-    run_git(folder, "branch", "--force", edit_branch_name(edit_id), commit)
+    run_git(folder, "branch", "--force", merge_branch_name(edit_id), commit)
     return commit
 
 
-def edit_branch_name(edit_id: str) -> str:
+def merge_branch_name(edit_id: str) -> str:
     """Return the branch of an edit."""
     return f"etude/{edit_id}"
 
@@ -74,17 +78,17 @@ def merge_edit(home: Path, edit_id: str, before: Workspace, after: Workspace, me
     if not is_git_folder(folder):
         _write(folder, after.changes)
         return None
-    require_clean_repository(folder)
-    commit = commit_edit_on_branch(folder, edit_id, after.changes, message)
+    require_clean_repository_for_merge(folder)
+    commit = commit_merge_on_branch(folder, edit_id, after.changes, message)
     run_git(folder, "merge", "--ff-only", "--quiet", "--no-stat", "--no-verify-signatures", commit)
-    run_git(folder, "branch", "-D", edit_branch_name(edit_id))
+    run_git(folder, "branch", "-D", merge_branch_name(edit_id))
     return commit
 
 
 def revert_merged_edit(home: Path, edit_id: str, folder: Path, commit: str | None, hunks: Sequence[Hunk]) -> None:
     """Take a merged edit back. Raise `Conflict` if the same lines were changed since."""
     if commit is not None and is_git_folder(folder):
-        require_clean_repository(folder)
+        require_clean_repository_for_merge(folder)
         try:
             run_git(folder, "revert", "--no-edit", commit)
         except Conflict:
@@ -106,7 +110,7 @@ def revert_merged_edit(home: Path, edit_id: str, folder: Path, commit: str | Non
     _write(folder, changes)
 
 
-def edit_backup_folder(home: Path, edit_id: str) -> Path:
+def merge_backup_folder(home: Path, edit_id: str) -> Path:
     """Return the folder with the files as they were before an edit."""
     place = _folder(home, edit_id) / "before"
     if not place.is_dir():
@@ -119,7 +123,7 @@ def _back_up(home: Path, edit_id: str, before: Workspace, changes: Mapping[str, 
     for path in changes:
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_text(_read(before.folder, path), encoding="utf-8", newline="")
-        (place / path).chmod(read_file_status(before.folder, path).st_mode & 0o7777)
+        (place / path).chmod(read_workspace_file_status(before.folder, path).st_mode & 0o7777)
 
 
 def _folder(home: Path, edit_id: str) -> Path:
@@ -130,7 +134,7 @@ def _folder(home: Path, edit_id: str) -> Path:
 
 def _read(folder: Path, path: str) -> str:
     try:
-        return read_file_text(folder, path)
+        return read_workspace_file_text(folder, path)
     except (OSError, UnicodeDecodeError):
         raise _not_a_file(path) from None
 
@@ -139,7 +143,7 @@ def _write(folder: Path, changes: Mapping[str, str]) -> None:
     """Replace files, each at once, keeping their modes."""
     for path, text in changes.items():
         try:
-            replace_file_text(folder, path, text)
+            replace_workspace_file_text(folder, path, text)
         except OSError:
             raise _not_a_file(path) from None
 

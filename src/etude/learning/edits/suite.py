@@ -21,7 +21,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from etude.errors import Invalid, Refused
-from etude.learning.edits.sandbox import MESSAGES, RESULT, Program, ProgramLimits, run_program_in_sandbox
+from etude.learning.edits.program_sandbox import MESSAGES, RESULT, Program, ProgramLimits, run_program_in_sandbox
 from etude.learning.edits.workspace import RESULT_FILE, Workspace
 
 JUNIT = "{junit}"
@@ -93,6 +93,8 @@ class Suite:
         if not self.words:
             raise Invalid("The suite is empty.", hint='Give a command, such as `--suite "pytest -q"`.')
         if not self.is_pytest and JUNIT not in self.command:
+            if shutil.which(self.words[0]) is None:
+                raise Invalid(f"There is no command `{self.words[0]}`.", hint="Check the spelling of the suite.")
             raise Invalid(
                 f"The suite `{self.command}` neither runs pytest nor writes JUnit XML.",
                 hint='Have it write JUnit XML to `{junit}`, such as `--suite "npm test -- --output {junit}"`.',
@@ -295,6 +297,6 @@ def _junit_failure(element: ElementTree.Element, root: str) -> Failure:
     return Failure(message, element.get("type") or (named[1] if named else ""), frames, text[-4000:])
 
 
-def union_of_tests(runs: Iterable[SuiteRun]) -> list[str]:
+def union_of_suite_tests(runs: Iterable[SuiteRun]) -> list[str]:
     """Return the tests that any of these runs has, sorted."""
     return sorted({name for run in runs for name in run.outcomes})

@@ -11,9 +11,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from etude.entities import Entity
-from etude.errors import Invalid, LimitExceeded, Refused
-from etude.learning.edits.files import find_file_kind, read_file_bytes, read_file_link, read_file_status, read_file_text
+from etude.errors import LimitExceeded, NotFound, Refused
 from etude.learning.edits.git import is_git_folder, run_git
+from etude.learning.edits.workspace_files import (
+    find_workspace_file_kind,
+    read_workspace_file_bytes,
+    read_workspace_file_link,
+    read_workspace_file_status,
+    read_workspace_file_text,
+)
 from etude.sessions import isolation
 
 LARGEST = 512 << 20
@@ -37,7 +43,7 @@ class Hunk(Entity):
     new: str
 
 
-def is_protected_path(path: str, more: Sequence[str] = ()) -> bool:
+def is_protected_workspace_path(path: str, more: Sequence[str] = ()) -> bool:
     """Return whether an edit may not touch this file: a test, the evaluator, or a file of the suite's command."""
     parts = PurePosixPath(path).parts
     if path in more:
@@ -77,7 +83,7 @@ class Workspace:
         if path not in self.files:
             raise Refused(f"`{path}` is not a file of `{self.folder}`.", hint="An edit changes files that exist.")
         try:
-            return read_file_text(self._place, path)
+            return read_workspace_file_text(self._place, path)
         except (OSError, UnicodeDecodeError):
             raise Refused(f"`{path}` is not a text file.", hint="Edit files of text.") from None
 
@@ -93,7 +99,7 @@ class Workspace:
 
     def sources(self) -> list[str]:
         """Return the Python files that edits may touch."""
-        return [p for p in self.files if p.endswith(".py") and not is_protected_path(p, self.suite_files)]
+        return [p for p in self.files if p.endswith(".py") and not is_protected_workspace_path(p, self.suite_files)]
 
     def apply(self, hunks: Sequence[Hunk]) -> Workspace:
         """Return the workspace with an edit. Raise `Refused` if it touches protected files or does not match once."""
@@ -105,7 +111,7 @@ class Workspace:
             path = PurePosixPath(hunk.path)
             if path.is_absolute() or ".." in path.parts or str(path) != hunk.path:
                 raise Refused(f"`{hunk.path}` is not a path within the folder.", hint="Give a relative path.")
-            if is_protected_path(hunk.path, self.suite_files):
+            if is_protected_workspace_path(hunk.path, self.suite_files):
                 raise Refused(f"`{hunk.path}` is out of reach of edits.", hint="Edit the code, not its tests.")
             text = changed.read(hunk.path)
             count = text.count(hunk.old) if hunk.old else 0
@@ -125,8 +131,8 @@ class Workspace:
             at = target / name
             try:
                 changed = self.changes.get(name)
-                content = read_file_bytes(self._place, name) if changed is None else changed.encode()
-                status = read_file_status(self._place, name)
+                content = read_workspace_file_bytes(self._place, name) if changed is None else changed.encode()
+                status = read_workspace_file_status(self._place, name)
             except OSError:
                 continue  # it was removed, or became a link
             at.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +144,7 @@ class Workspace:
             at = target / name
             with contextlib.suppress(OSError):
                 at.parent.mkdir(parents=True, exist_ok=True)
-                at.symlink_to(read_file_link(self._place, name))
+                at.symlink_to(read_workspace_file_link(self._place, name))
         if os.getuid() == 0:
             # The sandbox does not run as root.
             for folder, folders, names in os.walk(target):
@@ -148,16 +154,16 @@ class Workspace:
 
     def protected_mounts(self, copy: Path) -> dict[str, str]:
         """Return the protected files of a copy, to mount read-only where the copy is seen."""
-        found = [p for p in self.files if is_protected_path(p, self.suite_files)]
-        return {f"{self.folder}/{p}": str(copy / p) for p in found if find_file_kind(copy, p) == "file"}
+        found = [p for p in self.files if is_protected_workspace_path(p, self.suite_files)]
+        return {f"{self.folder}/{p}": str(copy / p) for p in found if find_workspace_file_kind(copy, p) == "file"}
 
     def fingerprint(self) -> str:
         """Return a hash of all protected files: the suite that scores belong to."""
         digest = hashlib.sha256()
-        for name in sorted(p for p in self.files if is_protected_path(p, self.suite_files)):
+        for name in sorted(p for p in self.files if is_protected_workspace_path(p, self.suite_files)):
             content = b""
             with contextlib.suppress(OSError):
-                content = read_file_bytes(self._place, name)
+                content = read_workspace_file_bytes(self._place, name)
             digest.update(name.encode() + b"\0" + content + b"\0")
         return digest.hexdigest()
 
@@ -166,9 +172,10 @@ def open_workspace(folder: Path, command: Sequence[str] = ()) -> Workspace:
     """Return the workspace of a folder: the files that git knows or would add, or all but those of tools."""
     folder = folder.expanduser().resolve()
     if not folder.is_dir():
-        raise Invalid(f"`{folder}` is not a folder.", hint="Give the folder of the code with `--repo`.")
+        raise NotFound(f"`{folder}` is not a folder.", hint="Give the folder of the code with `--repo`.")
     kinds = {
-        f: find_file_kind(folder, f) for f in (_git_files(folder) if is_git_folder(folder) else _all_files(folder))
+        f: find_workspace_file_kind(folder, f)
+        for f in (_git_files(folder) if is_git_folder(folder) else _all_files(folder))
     }
     kinds.pop(RESULT_FILE, None)
     files = [f for f, kind in kinds.items() if kind == "file"]

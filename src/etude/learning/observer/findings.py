@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 
 from etude.learning.observer.operations import Operation
 
@@ -69,7 +70,7 @@ class Finding:
     suggestion: str
 
 
-def find_failures(
+def find_failure_findings(
     operations: Iterable[Operation],
     told: Mapping[tuple[str, str], tuple[str, str]] | None = None,
     least: int = MANY,
@@ -94,7 +95,7 @@ def find_failures(
 
 
 def _finding(kind: str, key: str, group: list[Operation], of: int, told: tuple[str, str] | None) -> Finding:
-    why, todo = diagnose_error(f"{key} {group[-1].output}")
+    why, todo = explain_finding_error(f"{key} {group[-1].output}")
     if why == UNEXPLAINED and told is not None:
         why, todo = told
     return Finding(
@@ -113,7 +114,7 @@ def _finding(kind: str, key: str, group: list[Operation], of: int, told: tuple[s
     )
 
 
-def diagnose_error(text: str) -> tuple[str, str]:
+def explain_finding_error(text: str) -> tuple[str, str]:
     """Return the diagnosis of an error and a suggestion, by the first rule that matches."""
     for pattern, why, todo in RULES:
         if pattern.search(text):
@@ -121,6 +122,11 @@ def diagnose_error(text: str) -> tuple[str, str]:
     return UNEXPLAINED, "Read the evidence; `etude runs show RUN` has every step."
 
 
-def is_explained(finding: Finding) -> bool:
+def is_explained_finding(finding: Finding) -> bool:
     """Return whether a rule, or a model, explains a finding."""
     return finding.diagnosis != UNEXPLAINED
+
+
+def finding_as_json(finding: Finding) -> dict[str, Any]:
+    """Return a finding as JSON."""
+    return asdict(finding) | {"first_at": finding.first_at.isoformat(), "last_at": finding.last_at.isoformat()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from etude.cancellation import Cancellation
 from etude.errors import EtudeError
-from etude.learning.observer.findings import Finding, is_explained
+from etude.learning.observer.findings import Finding, is_explained_finding
 from etude.models.base import Model, ModelRequest, UserMessage
 from etude.store.diagnoses import StoredDiagnoses
 
@@ -41,7 +41,7 @@ def diagnose_with_model(open_model: Callable[[], Model], store: Store, cancel: C
 
     def diagnose(findings: Iterable[Finding]) -> None:
         known = kept.all()
-        unknown = [f for f in findings if not is_explained(f) and (f.kind, f.error_key) not in known]
+        unknown = [f for f in findings if not is_explained_finding(f) and (f.kind, f.error_key) not in known]
         for finding in unknown[:MOST]:
             try:
                 model = open_model()

@@ -6,14 +6,13 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from etude.learning.observer.drafts import find_drafts, write_drafts
-from etude.learning.observer.findings import Finding, find_failures
+from etude.learning.observer.findings import Finding, find_failure_findings
 from etude.learning.observer.model_diagnosis import Diagnose
 from etude.learning.observer.operations import Operation, read_operations
+from etude.learning.observer.playbook_drafts import find_playbook_drafts, write_playbook_drafts
 from etude.store.diagnoses import StoredDiagnoses
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ class OperationObserver:
         self._told: dict[tuple[str, str], int] = {}
         """The findings that were reported, each with its count."""
         self.cycles = 0
+        self.drafted: list[str] = []
+        """The names of the playbooks that the last cycle drafted."""
 
     @property
     def found(self) -> bool:
@@ -51,16 +52,18 @@ class OperationObserver:
         """Read operations; return the findings that are new, or twice as frequent as when they were last told."""
         operations = self._read()
         if self._diagnose is not None:
-            self._diagnose(find_failures(operations, self._diagnosed()))
+            self._diagnose(find_failure_findings(operations, self._diagnosed()))
         new = []
-        for finding in find_failures(operations, self._diagnosed()):
+        for finding in find_failure_findings(operations, self._diagnosed()):
             key = finding.kind, finding.error_key
             if finding.count >= 2 * self._told.get(key, 0):
                 self._told[key] = finding.count
                 new.append(finding)
         self.cycles += 1
+        self.drafted = []
         if self.cycles % DRAFT_EVERY == 0:
-            write_drafts(self._home, self._tenant, find_drafts(operations))
+            written = write_playbook_drafts(self._home, self._tenant, find_playbook_drafts(operations))
+            self.drafted = [file.parent.name for file in written]
         return new
 
 
@@ -109,8 +112,3 @@ def observing(
     finally:
         stop.set()
         thread.join(10)
-
-
-def finding_as_json(finding: Finding) -> dict[str, Any]:
-    """Return a finding as JSON."""
-    return asdict(finding) | {"first_at": finding.first_at.isoformat(), "last_at": finding.last_at.isoformat()}

@@ -139,7 +139,7 @@ def _reports(store: Store, after: datetime) -> Iterator[Operation]:
 
 
 def _mask(text: object) -> str:
-    from etude.runtime.query import mask_error_values
+    from etude.runtime.failed_step import mask_error_values
 
     return mask_error_values(str(text))[:200]
 

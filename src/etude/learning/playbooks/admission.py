@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from etude.entities import RunFilter
 from etude.errors import Invalid, NotFound
-from etude.learning.playbooks.lesson_state import ReplayTrial
-from etude.learning.playbooks.library import DraftFile, flip_lesson_coin
+from etude.learning.playbooks.lesson_state import LessonTrial
+from etude.learning.playbooks.playbook_library import LibraryDraft, flip_library_coin
 from etude.playbook import parse_playbook_metadata
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Admission:
 
     refused: str | None
     """Why it is not; None if it is."""
-    origin: tuple[ReplayTrial, ...]
-    passing: tuple[ReplayTrial, ...]
+    origin: tuple[LessonTrial, ...]
+    passing: tuple[LessonTrial, ...]
 
     @property
     def evidence(self) -> str:
@@ -62,8 +62,8 @@ class Admission:
         return f"better in {better} of {len(self.origin)} replays of its own runs, {others}"
 
 
-def try_draft(
-    store: Store, draft: DraftFile, replay: Replay, say: Callable[[str], None] = lambda text: None
+def try_draft_for_admission(
+    store: Store, draft: LibraryDraft, replay: Replay, say: Callable[[str], None] = lambda text: None
 ) -> Admission:
     """Ask the questions of a draft, and others that succeeded, without and with it."""
     origins = _origins(store, draft)
@@ -79,7 +79,7 @@ def try_draft(
     return Admission(reason_against_admission(trials, passing), tuple(trials), tuple(passing))
 
 
-def _origins(store: Store, draft: DraftFile) -> list[Run]:
+def _origins(store: Store, draft: LibraryDraft) -> list[Run]:
     found = []
     for run_id in parse_playbook_metadata(draft.text).get("runs") or ():
         try:
@@ -103,7 +103,7 @@ def _others(store: Store, origins: Sequence[Run]) -> list[Run]:
     listed = store.runs(RunFilter(kind="ask", status="succeeded", source=origins[0].source), LOOKED).items
     texts = {run.text: run.id for run in listed if run.text not in asked}
     found: list[Run] = []
-    for run_id in sorted(texts.values(), key=lambda run_id: flip_lesson_coin("admission", run_id)):
+    for run_id in sorted(texts.values(), key=lambda run_id: flip_library_coin("admission", run_id)):
         run = store.run(run_id)
         if run.model != "offline":
             found.append(run)
@@ -112,17 +112,17 @@ def _others(store: Store, origins: Sequence[Run]) -> list[Run]:
     return found
 
 
-def _compare(seed: int, run: Run, text: str, replay: Replay, say: Callable[[str], None]) -> ReplayTrial:
+def _compare(seed: int, run: Run, text: str, replay: Replay, say: Callable[[str], None]) -> LessonTrial:
     before, after = replay(run.text, run.source, None), replay(run.text, run.source, text)
     # A success with another result than without the draft is not the same answer.
     same = not before.succeeded or after.result == before.result
-    trial = ReplayTrial(seed, before.succeeded, after.succeeded and same, before.steps, after.steps)
+    trial = LessonTrial(seed, before.succeeded, after.succeeded and same, before.steps, after.steps)
     outcome = {True: "succeeds", False: "fails"}
     say(f"{run.text[:80]}: {outcome[trial.before]} without, {outcome[trial.after]} with it")
     return trial
 
 
-def reason_against_admission(origin: Iterable[ReplayTrial], passing: Iterable[ReplayTrial]) -> str | None:
+def reason_against_admission(origin: Iterable[LessonTrial], passing: Iterable[LessonTrial]) -> str | None:
     """Return None if a draft may enter probation, otherwise the reason why not.
 
     The run that it came from must improve on at least 2 seeds, and at least 5 passing runs must still pass.

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from etude.learning.evidence import (
+from etude.learning.statistical_tests import (
     ONE_IN_20,
-    Arm,
+    CoinArm,
     CoinEvent,
     CoinTest,
     effect_interval,
@@ -28,15 +28,15 @@ USELESS_AFTER = 400
 
 
 @dataclass(frozen=True)
-class Standing:
+class LessonStanding:
     """What the events of a lesson say about it."""
 
     state: LessonState
     log_e_harm: float = 0.0
     log_e_help: float = 0.0
     p_harm: float | None = None
-    shown: Arm = field(default_factory=Arm)
-    withheld: Arm = field(default_factory=Arm)
+    shown: CoinArm = field(default_factory=CoinArm)
+    withheld: CoinArm = field(default_factory=CoinArm)
     reason: str = ""
 
     @property
@@ -55,7 +55,7 @@ class Standing:
         return effect_interval(self.shown, self.withheld)
 
 
-def lesson_show_probability(standing: Standing) -> float:
+def lesson_show_probability(standing: LessonStanding) -> float:
     """Return the probability with which an eligible lesson is shown now."""
     match standing.state:
         case "active":
@@ -72,10 +72,10 @@ class LessonRecord:
     """The events of one version of a lesson, folded into its standing as they come."""
 
     def __init__(self, state: LessonState = "probation") -> None:
-        self.standing = Standing(state)
+        self.standing = LessonStanding(state)
         self._harm, self._help = CoinTest("harm"), CoinTest("help")
 
-    def add(self, event: CoinEvent) -> Standing:
+    def add(self, event: CoinEvent) -> LessonStanding:
         """Take one more event into account, and return the new standing. A retired version stays retired."""
         self._harm.add(event)
         self._help.add(event)
@@ -84,11 +84,11 @@ class LessonRecord:
         withheld = before.withheld if event.shown else before.withheld.add(event.success)
         p_harm = probability_of_harm(shown, withheld)
         state, reason = _next_state(before, self._harm.log_e, self._help.log_e, p_harm, shown.runs + withheld.runs)
-        self.standing = Standing(state, self._harm.log_e, self._help.log_e, p_harm, shown, withheld, reason)
+        self.standing = LessonStanding(state, self._harm.log_e, self._help.log_e, p_harm, shown, withheld, reason)
         return self.standing
 
 
-def fold_coin_events(events: Iterable[CoinEvent], state: LessonState = "probation") -> Standing:
+def fold_lesson_events(events: Iterable[CoinEvent], state: LessonState = "probation") -> LessonStanding:
     """Return the standing of a lesson after its events."""
     record = LessonRecord(state)
     for event in events:
@@ -97,7 +97,7 @@ def fold_coin_events(events: Iterable[CoinEvent], state: LessonState = "probatio
 
 
 def _next_state(
-    before: Standing, log_e_harm: float, log_e_help: float, p_harm: float | None, events: int
+    before: LessonStanding, log_e_harm: float, log_e_help: float, p_harm: float | None, events: int
 ) -> tuple[LessonState, str]:
     if before.state in ("retired", "draft"):
         return before.state, before.reason
@@ -118,12 +118,12 @@ def _is_likely(p_harm: float | None) -> bool:
     return p_harm is not None and p_harm > LIKELY
 
 
-def promotable_lessons(standings: Mapping[str, Standing]) -> set[str]:
+def promotable_lessons(standings: Mapping[str, LessonStanding]) -> set[str]:
     """Return the lessons of a library that may be called helpful together: with more lessons, each needs more."""
     return select_discoveries({name: s.log_e_help for name, s in standings.items() if s.state != "draft"})
 
 
-def sample_lesson_benefit(standing: Standing, chance: random.Random) -> float:
+def sample_lesson_benefit(standing: LessonStanding, chance: random.Random) -> float:
     """Return a sample of the difference that showing a lesson makes, from its posterior (Thompson sampling)."""
     shown, withheld = (
         chance.betavariate(arm.successes + 1, arm.runs - arm.successes + 1)
@@ -132,7 +132,7 @@ def sample_lesson_benefit(standing: Standing, chance: random.Random) -> float:
     return shown - withheld
 
 
-def lessons_over_cap(standings: Mapping[str, Standing], sources: Mapping[str, str]) -> set[str]:
+def lessons_over_cap(standings: Mapping[str, LessonStanding], sources: Mapping[str, str]) -> set[str]:
     """Return the lessons that a library has no room for: those with the lowest posterior benefit leave.
 
     Among equals the one with the most events leaves, because those with few may only lack evidence.
@@ -150,7 +150,7 @@ def lessons_over_cap(standings: Mapping[str, Standing], sources: Mapping[str, st
 
 
 @dataclass(frozen=True)
-class ReplayTrial:
+class LessonTrial:
     """An earlier run replayed without and with a draft, with the same seed."""
 
     seed: int

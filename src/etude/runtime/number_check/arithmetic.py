@@ -8,20 +8,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.columns import MONEY_WORDS
-from etude.runtime.number_check.cues import OF_TOTAL, TEMPORAL, THAN, Cues
+from etude.runtime.number_check.column_costs import MONEY_WORDS
 from etude.runtime.number_check.dimension import ROWS, dimension_distance
-from etude.runtime.number_check.mentions import TIME_UNITS, Mention, Period
+from etude.runtime.number_check.mentions import TIME_UNITS, Mention
 from etude.runtime.number_check.operands import STATED, Operand
-from etude.runtime.number_check.passage import quarter_of_period
+from etude.runtime.number_check.periods import period_sort_key
 from etude.runtime.number_check.stated_units import stated_rate_base
+from etude.runtime.number_check.wording import OF_TOTAL, TEMPORAL, THAN, Wording
 
 if TYPE_CHECKING:
-    from etude.runtime.number_check.search import Search
+    from etude.runtime.number_check.number_search import NumberSearch
 
 
 def arithmetic_candidates(
-    search: Search, mention: Mention, operands: Sequence[Operand], cues: Cues
+    search: NumberSearch, mention: Mention, operands: Sequence[Operand], wording: Wording
 ) -> Iterator[Candidate]:
     """Yield what follows from every two values that may be computed with."""
     for i, a in enumerate(operands):
@@ -29,10 +29,10 @@ def arithmetic_candidates(
             cost = _pair_cost(search, a, b)
             if cost is None or cost > 3.6:
                 continue
-            yield from _combine(search, mention, a, b, cost, cues)
+            yield from _combine(search, mention, a, b, cost, wording)
 
 
-def _pair_cost(search: Search, a: Operand, b: Operand) -> float | None:
+def _pair_cost(search: NumberSearch, a: Operand, b: Operand) -> float | None:
     """Return how far-fetched it is to compute with two values, or None if that makes no sense."""
     column = max(a.col_cost, b.col_cost)
     for o in (a, b):
@@ -75,7 +75,9 @@ def _pair_cost(search: Search, a: Operand, b: Operand) -> float | None:
     return None
 
 
-def _combine(search: Search, mention: Mention, a: Operand, b: Operand, cost: float, cues: Cues) -> Iterator[Candidate]:
+def _combine(
+    search: NumberSearch, mention: Mention, a: Operand, b: Operand, cost: float, wording: Wording
+) -> Iterator[Candidate]:
     x, y = a.value, b.value
     same_column = (a.table == b.table and a.column == b.column) or a.kind in STATED or b.kind in STATED
     ordered = _in_order(search, a, b)
@@ -87,19 +89,19 @@ def _combine(search: Search, mention: Mention, a: Operand, b: Operand, cost: flo
         if apart is None:
             return
         cost += apart
-    if (than := _compared_with(search, mention, a, b, cues)) is not None and mention.kind == "percent":
+    if (than := _compared_with(search, mention, a, b, wording)) is not None and mention.kind == "percent":
         first, base = than
         if base.value:
             change = 100 * (first.value - base.value) / abs(base.value)
             yield Candidate(change, cost, f"{first.what} compared with {base.what}", 1)
         return
     if mention.kind == "percent":
-        change = 0.0 if cues.changing else 1.0 if not cues.sharing else 1.6
-        share = 0.0 if cues.sharing else 0.4 if not cues.changing or cues.apposed else 1.6
-        if not percents or cues.changing:
+        change = 0.0 if wording.changing else 1.0 if not wording.sharing else 1.6
+        share = 0.0 if wording.sharing else 0.4 if not wording.changing or wording.apposed else 1.6
+        if not percents or wording.changing:
             nested = a.rows and b.rows and (a.rows < b.rows or b.rows < a.rows) and same_column
             extra = 1.0 if nested and a.kind != "mean" and b.kind != "mean" else 0.0
-            timed = bool(ordered) and TEMPORAL.search(cues.before) is not None
+            timed = bool(ordered) and TEMPORAL.search(wording.before) is not None
             if x and not (timed and ordered == -1):
                 yield Candidate(
                     100 * (y - x) / abs(x),
@@ -128,7 +130,7 @@ def _combine(search: Search, mention: Mention, a: Operand, b: Operand, cost: flo
                 if whole.value and abs(part.value) <= abs(whole.value) * 3:
                     inside = part.rows < whole.rows or whole.kind in STATED or part.kind in STATED
                     extra = 0.0 if inside or not same_column else 0.6 if disjoint else 0.3
-                    if OF_TOTAL.match(cues.after) and whole.kind == "sum" and whole.row != -1:
+                    if OF_TOTAL.match(wording.after) and whole.kind == "sum" and whole.row != -1:
                         extra += 1.0
                     yield Candidate(
                         100 * part.value / whole.value,
@@ -151,14 +153,14 @@ def _combine(search: Search, mention: Mention, a: Operand, b: Operand, cost: flo
         if y:
             yield Candidate(x / y, cost, f"ratio of {a.what} to {b.what}")
         return
-    yield from _amounts(search, mention, a, b, cost, cues, same_column, apart)
+    yield from _amounts(search, mention, a, b, cost, wording, same_column, apart)
 
 
 def _compared_with(
-    search: Search, mention: Mention, a: Operand, b: Operand, cues: Cues
+    search: NumberSearch, mention: Mention, a: Operand, b: Operand, wording: Wording
 ) -> tuple[Operand, Operand] | None:
     """Return which value is compared with which in `A is 5% higher than B`; None if the sentence is another."""
-    if not THAN.match(cues.after) or a.table != b.table or a.column != b.column or a.row < 0 or b.row < 0:
+    if not THAN.match(wording.after) or a.table != b.table or a.column != b.column or a.row < 0 or b.row < 0:
         return None
     labels = search.passage.labels_in(search.passage.sentence(mention.start), a.table)
     before = {row for x in labels if x.end <= mention.start for row in x.rows}
@@ -171,12 +173,12 @@ def _compared_with(
 
 
 def _amounts(
-    search: Search,
+    search: NumberSearch,
     mention: Mention,
     a: Operand,
     b: Operand,
     cost: float,
-    cues: Cues,
+    wording: Wording,
     same_column: bool,
     apart: float | None,
 ) -> Iterator[Candidate]:
@@ -199,7 +201,7 @@ def _amounts(
             cost += 0.8 if not _printed(search, a) and not _printed(search, b) else 1.8
     left, right = _scale(search, a), _scale(search, b)
     x, y = a.value * left, b.value * right
-    compared = 0.0 if cues.changing else 0.9
+    compared = 0.0 if wording.changing else 0.9
     kinds = {a.kind, b.kind}
     # A sum or difference with a far smaller value, or with a count of rows, says nothing.
     trivial = "count" in kinds or min(abs(x), abs(y)) < 0.005 * max(abs(x), abs(y))
@@ -211,15 +213,15 @@ def _amounts(
         and not _vague(b)
         and not trivial
         and (same_column or a.table != b.table or a.row == b.row)
-        and (cues.rest or not _cuts(search, mention, a, b))
+        and (wording.rest or not _cuts(search, mention, a, b))
     ):
         cost += apart
         like = a if a.column >= 0 else b
         nested = a.rows and b.rows and (a.rows < b.rows or b.rows < a.rows)
-        extra = 0.2 if nested and cues.rest else 1.2 if nested else 0.0
+        extra = 0.2 if nested and wording.rest else 1.2 if nested else 0.0
         yield Candidate(
             (y - x) * factor,
-            cost + (0.2 if cues.rest else compared) + extra,
+            cost + (0.2 if wording.rest else compared) + extra,
             f"difference of {a.what} and {b.what}",
             2,
             like=like,
@@ -234,18 +236,18 @@ def _amounts(
                 step="difference",
             )
         if not (a.rows & b.rows and a.column == b.column) and "mean" not in kinds:
-            summed = 0.2 if cues.together or cues.total else 1.2
+            summed = 0.2 if wording.together or wording.total else 1.2
             yield Candidate((x + y) * factor, cost + summed, f"sum of {a.what} and {b.what}", like=like, step="sum")
             if left != 1:
                 yield Candidate((x + y) / left, cost + summed, f"sum of {a.what} and {b.what}")
-    if cues.difference:
+    if wording.difference:
         return
-    per = 0.0 if cues.average or cues.ratio else 0.3 if cues.per else 0.9
-    if kinds & STATED and not (cues.average or cues.ratio or cues.per):
+    per = 0.0 if wording.average or wording.ratio else 0.3 if wording.per else 0.9
+    if kinds & STATED and not (wording.average or wording.ratio or wording.per):
         per = 2.0
     if mention.unit != "money" or not same_column or kinds & STATED:
         for top, bottom in ((a, b), (b, a)):
-            if top.kind == "count" or re.match(r"\s*(?:months|quarters|years)\b", cues.after):
+            if top.kind == "count" or re.match(r"\s*(?:months|quarters|years)\b", wording.after):
                 continue
             if under := bottom.value * _scale(search, bottom):
                 over = top.value * _scale(search, top)
@@ -263,7 +265,7 @@ def _amounts(
         yield Candidate(x * y * factor, cost + 0.6, f"product of {a.what} and {b.what}")
 
 
-def _cuts(search: Search, mention: Mention, a: Operand, b: Operand) -> bool:
+def _cuts(search: NumberSearch, mention: Mention, a: Operand, b: Operand) -> bool:
     """Return whether two values add up to only some of the rows that the name next to a number has."""
     if a.table != b.table or a.column != b.column or a.table < 0 or not (a.rows and b.rows):
         return False
@@ -277,21 +279,21 @@ def _vague(o: Operand) -> bool:
     return o.table < 0 and o.unit not in TIME_UNITS and o.unit not in (ROWS, "percent") and abs(o.value) < 100
 
 
-def _is_money(search: Search, o: Operand) -> bool:
+def _is_money(search: NumberSearch, o: Operand) -> bool:
     if o.table < 0 or o.column < 0:
         return False
     return bool(search.tables[o.table].columns[o.column].words & (MONEY_WORDS - {"total", "value", "amount"}))
 
 
-def _printed(search: Search, o: Operand) -> bool:
+def _printed(search: NumberSearch, o: Operand) -> bool:
     return o.table >= 0 and search.tables[o.table].printed
 
 
-def _whole_of(search: Search, a: Operand, b: Operand) -> bool:
+def _whole_of(search: NumberSearch, a: Operand, b: Operand) -> bool:
     return a.table == b.table and a.column == b.column and -1 in (a.row, b.row) and "sum" in (a.kind, b.kind)
 
 
-def _in_order(search: Search, a: Operand, b: Operand) -> int:
+def _in_order(search: NumberSearch, a: Operand, b: Operand) -> int:
     """Return 1 if `a` is earlier than `b`, -1 if it is later, and 0 if that is not known."""
     if a.table != b.table or a.table < 0 or a.row < 0 or b.row < 0:
         return 0
@@ -302,18 +304,13 @@ def _in_order(search: Search, a: Operand, b: Operand) -> int:
     return (first < second) - (first > second)
 
 
-def _fraction(search: Search, o: Operand) -> bool:
+def _fraction(search: NumberSearch, o: Operand) -> bool:
     return o.table >= 0 and o.column >= 0 and search.tables[o.table].columns[o.column].is_fraction
 
 
-def _scale(search: Search, o: Operand) -> float:
+def _scale(search: NumberSearch, o: Operand) -> float:
     return (
         search.tables[o.table].columns[o.column].factor
         if o.table >= 0 and o.column >= 0 and o.kind not in STATED
         else 1.0
     )
-
-
-def period_sort_key(period: Period) -> tuple[int, int, int]:
-    """Return a period as a tuple that sorts by time."""
-    return period.year or 0, period.month or 3 * (quarter_of_period(period) or 2 * (period.half or 0)), period.day or 0

@@ -12,74 +12,78 @@ from typing import TYPE_CHECKING
 
 from etude.runtime.number_check.arithmetic import arithmetic_candidates
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.cues import WEIGHTED, Cues
 from etude.runtime.number_check.evidence import COUNT_WORDS
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention, mention_scale
 from etude.runtime.number_check.operands import STATED, Operand
-from etude.runtime.number_check.series import series_change_candidates, series_step_candidates, statistics_candidates
+from etude.runtime.number_check.series import (
+    series_change_candidates,
+    series_statistics_candidates,
+    series_step_candidates,
+)
 from etude.runtime.number_check.stated_units import convert_stated_unit
 from etude.runtime.number_check.weighted import weighted_candidates
+from etude.runtime.number_check.wording import WEIGHTED, Wording
 
 if TYPE_CHECKING:
-    from etude.runtime.number_check.search import Search
+    from etude.runtime.number_check.number_search import NumberSearch
 
 _OPERANDS = 40
 
 
-def list_direct_candidates(search: Search, mention: Mention, operands: Sequence[Operand]) -> list[Candidate]:
+def list_direct_candidates(search: NumberSearch, mention: Mention, operands: Sequence[Operand]) -> list[Candidate]:
     """Return the values that a number may state as they are, with their costs."""
-    cues = search.cues(mention)
+    wording = search.wording(mention)
     found = (
         c._replace(step="mean") if operand.kind in ("mean", "median") else c
         for operand in operands
-        for c in _direct(search, mention, operand, cues)
+        for c in _direct(search, mention, operand, wording)
     )
     return [c for c in found if math.isfinite(c.value)]
 
 
 def list_derived_candidates(
-    search: Search, mention: Mention, operands: Sequence[Operand], direct: Sequence[Candidate]
+    search: NumberSearch, mention: Mention, operands: Sequence[Operand], direct: Sequence[Candidate]
 ) -> list[Candidate]:
     """Return the values that follow from others by arithmetic, with their costs."""
-    cues = search.cues(mention)
+    wording = search.wording(mention)
     found: list[Candidate] = []
     limited = operands[:_OPERANDS]
-    found += arithmetic_candidates(search, mention, limited, cues)
-    found += weighted_candidates(search, mention, operands, cues)
+    found += arithmetic_candidates(search, mention, limited, wording)
+    found += weighted_candidates(search, mention, operands, wording)
     if mention.kind == "number":
-        found += series_step_candidates(search, mention, cues)
-        found += statistics_candidates(search, mention, cues)
+        found += series_step_candidates(search, mention, wording)
+        found += series_statistics_candidates(search, mention, wording)
     if mention.kind == "percent":
-        found += _shares(search, mention, operands, cues)
+        found += _shares(search, mention, operands, wording)
     if mention.kind in ("percent", "points"):
         found += [
             Candidate(100 - c.value, c.cost + 0.2, f"100% less {c.because}")
             for c in [*direct, *found]
-            if cues.rest and 0 < c.value < 100 and c.cost < 0.9 and c.sign <= 0
+            if wording.rest and 0 < c.value < 100 and c.cost < 0.9 and c.sign <= 0
         ]
-        found += series_change_candidates(search, mention, cues)
+        found += series_change_candidates(search, mention, wording)
     return [c for c in found if math.isfinite(c.value)]
 
 
-def _direct(search: Search, mention: Mention, o: Operand, cues: Cues) -> Iterator[Candidate]:
+def _direct(search: NumberSearch, mention: Mention, o: Operand, wording: Wording) -> Iterator[Candidate]:
     column = search.tables[o.table].columns[o.column] if o.table >= 0 and o.column >= 0 else None
     printed = o.table >= 0 and search.tables[o.table].printed
     cost, what = o.cost, o.what
     if o.kind in ("mean", "median") and WEIGHTED.search(search.passage.around(mention, 400, 0)[0]):
         return
-    if o.kind in STATED and o.unit == "percent" and mention.kind == "percent" and cues.rest:
+    if o.kind in STATED and o.unit == "percent" and mention.kind == "percent" and wording.rest:
         yield Candidate(100 - o.value, cost + 0.3, f"100% less {what}")
-    if o.kind in STATED and mention.kind == "percent" and abs(o.value) < 1 and re.search(r"\bvarian", cues.after):
+    if o.kind in STATED and mention.kind == "percent" and abs(o.value) < 1 and re.search(r"\bvarian", wording.after):
         yield Candidate(100 * o.value**2, cost + 0.2, f"the square of {what}")
     if o.kind in STATED and mention.kind == "number" and cost < 0.5:
-        yield from convert_stated_unit(mention, o, cues)
+        yield from convert_stated_unit(mention, o, wording)
     if o.kind in STATED and not (mention.word and mention.kind == "percent"):
         return  # A number that is repeated follows from the same values again.
     if (
         o.kind in ("sum", "mean", "median")
         and o.row in (-1, -2, -3)
         and o.table >= 0
-        and not (cues.total or cues.average or cues.whole)
+        and not (wording.total or wording.average or wording.whole)
     ):
         cost += 1.0 if search.passage.anchors(mention, o.table).strong else 0.0
     if mention.kind in ("percent", "points"):
@@ -113,10 +117,10 @@ def _direct(search: Search, mention: Mention, o: Operand, cues: Cues) -> Iterato
         yield Candidate(days + 1, cost + 0.9, f"{what} in days, both included", 0, o)
         if days > 300:
             years = days / 365.2425
-            near = 0.2 if re.match(r"[\s*_-]*(?:years?|Jahre?|ans|años)\b", cues.after) else 0.5
+            near = 0.2 if re.match(r"[\s*_-]*(?:years?|Jahre?|ans|años)\b", wording.after) else 0.5
             yield Candidate(years, cost + near, f"{what} in years", 0, o)
             yield Candidate(math.floor(years + 0.002), cost + near, f"{what} in full years", 0, o)
-        if days > 25 and o.row >= 0 and re.match(r"[\s*_-]*(?:months?|Monate|mois|meses)\b", cues.after):
+        if days > 25 and o.row >= 0 and re.match(r"[\s*_-]*(?:months?|Monate|mois|meses)\b", wording.after):
             yield Candidate(days / 30.437, cost + 0.3, f"{what} in months", 0, o)
         return
     extra = 0.0
@@ -142,9 +146,11 @@ def _direct(search: Search, mention: Mention, o: Operand, cues: Cues) -> Iterato
             )
 
 
-def _shares(search: Search, mention: Mention, operands: Sequence[Operand], cues: Cues) -> Iterator[Candidate]:
+def _shares(
+    search: NumberSearch, mention: Mention, operands: Sequence[Operand], wording: Wording
+) -> Iterator[Candidate]:
     """Yield the shares of values in the total of their column."""
-    share = 0.1 if cues.sharing else 0.4 if not cues.changing else 1.2
+    share = 0.1 if wording.sharing else 0.4 if not wording.changing else 1.2
     for o in operands:
         if o.table < 0 or o.column < 0 or o.row == -1 or o.kind not in ("cell", "sum", "stated"):
             continue

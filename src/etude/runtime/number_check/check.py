@@ -24,26 +24,31 @@ from etude.runtime.number_check.candidates import list_derived_candidates, list_
 from etude.runtime.number_check.counts import count_candidates
 from etude.runtime.number_check.evidence import HUGE, Evidence, EvidenceTable, evidence_tables
 from etude.runtime.number_check.given import collect_given, find_given
-from etude.runtime.number_check.lookup import look_up_in_atlas
+from etude.runtime.number_check.lookup import look_up_derived_value
 from etude.runtime.number_check.mentions import (
     MARK,
     TIME_UNITS,
     Mention,
     Reading,
     find_number_mentions,
-    resolve_readings,
+    resolve_mention_readings,
 )
+from etude.runtime.number_check.number_search import NumberSearch
 from etude.runtime.number_check.operands import Operand, collect_operands
 from etude.runtime.number_check.passage import Passage
-from etude.runtime.number_check.precision import direction_of_verb, is_rounded_far, rounding_intervals, stated_direction
-from etude.runtime.number_check.search import Search
-from etude.runtime.number_check.second_look import Stated, contradicts_parts, look_again
-from etude.runtime.number_check.strangers import find_strangers
+from etude.runtime.number_check.precision import (
+    direction_of_precision,
+    direction_of_verb,
+    is_rounded_beyond_precision,
+    rounding_intervals,
+)
+from etude.runtime.number_check.second_look import StatedNumber, take_second_look, take_second_look_at_parts
+from etude.runtime.number_check.unknown_names import find_unknown_names
 
 __all__ = [
     "Evidence",
     "Mention",
-    "Verdict",
+    "NumberCheckVerdict",
     "check_numbers",
     "explain_verdict",
     "find_number_mentions",
@@ -67,7 +72,7 @@ class CheckedNumber:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class NumberCheckVerdict:
     """The result of checking one text, number by number."""
 
     text: str
@@ -109,7 +114,7 @@ def check_numbers(
     schema: str = "",
     thread: Sequence[str] = (),
     computed: Sequence[tuple[int, int]] = (),
-) -> Verdict:
+) -> NumberCheckVerdict:
     """Look for each number of `text` in `results`, in the question and in what the model was shown.
 
     `context` holds the code that was run and the messages of the user. `schema` is the description of the tables that
@@ -118,15 +123,15 @@ def check_numbers(
     """
     written = find_number_mentions(text)
     if not written:
-        return Verdict(text, ())
+        return NumberCheckVerdict(text, ())
     bare = text.replace(MARK, "")
-    mentions = resolve_readings(find_number_mentions(bare))
+    mentions = resolve_mention_readings(find_number_mentions(bare))
     tables = [table for result in results for table in evidence_tables(result)]
     tables += [*_schema_tables(schema), *_thread_tables(thread)]
     passage = Passage(bare, mentions, tables, question)
     given = collect_given(question, [*context, *_schema_names(schema)], tables)
     given.periods += [m.period for said in thread for m in find_number_mentions(said) if m.period]
-    search = Search(passage)
+    search = NumberSearch(passage)
     found: dict[int, str] = {}
     for i, mention in enumerate(written):
         if any(start <= mention.start and mention.end <= end for start, end in computed):
@@ -162,8 +167,8 @@ def check_numbers(
             break
     found |= _thresholds(passage, found)
     found |= _second_look(search, found, used)
-    false = {i: why for i, mention in enumerate(mentions) if (why := contradicts_parts(search, mention))}
-    strange = find_strangers(passage, used, [*context, schema, *thread])
+    false = {i: why for i, mention in enumerate(mentions) if (why := take_second_look_at_parts(search, mention))}
+    strange = find_unknown_names(passage, used, [*context, schema, *thread])
     strange |= false
     for i in strange:
         found.pop(i, None)
@@ -176,15 +181,15 @@ def check_numbers(
         else:
             value = strange.get(i) or _own_value(search, plain)
             checked.append(CheckedNumber(mention, False, value or _NOT_FOUND, bool(value)))
-    return Verdict(text, tuple(checked))
+    return NumberCheckVerdict(text, tuple(checked))
 
 
-def _second_look(search: Search, found: dict[int, str], used: dict[int, Candidate]) -> dict[int, str]:
+def _second_look(search: NumberSearch, found: dict[int, str], used: dict[int, Candidate]) -> dict[int, str]:
     """Explain numbers by those beside them, in two rounds: the second may use what the first explained."""
     passage, explained = search.passage, dict[int, str]()
     for _ in range(2):
         stated = [
-            Stated(m, _value(m, used.get(i)), passage.sentence(m.start), used.get(i))
+            StatedNumber(m, _value(m, used.get(i)), passage.sentence(m.start), used.get(i))
             for i, m in enumerate(passage.mentions)
             if (i in found or i in explained)
             and m.readings
@@ -192,7 +197,7 @@ def _second_look(search: Search, found: dict[int, str], used: dict[int, Candidat
             and abs(_value(m, used.get(i))) < HUGE
         ]
         for i, mention in enumerate(passage.mentions):
-            if i in found or i in explained or not (because := look_again(search, mention, stated)):
+            if i in found or i in explained or not (because := take_second_look(search, mention, stated)):
                 continue
             if not _own_value(search, mention):
                 explained[i] = because
@@ -204,7 +209,7 @@ def _value(mention: Mention, match: Candidate | None) -> float:
     return match.value if match else float(mention.readings[0].value)
 
 
-def _find(search: Search, mention: Mention) -> Candidate | None:
+def _find(search: NumberSearch, mention: Mention) -> Candidate | None:
     """Return the candidate that a number states, unless a match is likely by chance alone."""
     if mention.kind == "ordinal":
         return None
@@ -216,9 +221,9 @@ def _find(search: Search, mention: Mention) -> Candidate | None:
         return None
     if (huge := _find_huge(search, mention)) is not None:
         return huge
-    direction = stated_direction(search.passage, mention)
+    direction = direction_of_precision(search.passage, mention)
     bounds = [(float(low), float(high)) for low, high in rounding_intervals(mention)]
-    operands = collect_operands(search, mention, search.cues(mention))
+    operands = collect_operands(search, mention, search.wording(mention))
     candidates = [*list_direct_candidates(search, mention, operands), *count_candidates(search, mention)]
     candidates = [c for c in candidates if not c.step or search.says(mention, c.step)]
     plain = [c for c in candidates if c.cost <= _PLAIN and _fits(mention, c, direction, bounds)]
@@ -234,10 +239,10 @@ def _find(search: Search, mention: Mention) -> Candidate | None:
         vague = mention.word and mention.kind in ("times", "percent") and match.cost <= 1.4
         if match.cost <= _PLAIN or vague or _chance(bounds[0], candidates, match.cost) <= _allowed(match.cost):
             return match
-    return look_up_in_atlas(search, mention, bool(_own_value(search, mention)))
+    return look_up_derived_value(search, mention, bool(_own_value(search, mention)))
 
 
-def _find_huge(search: Search, mention: Mention) -> Candidate | None:
+def _find_huge(search: NumberSearch, mention: Mention) -> Candidate | None:
     """Find a number that is too large to compute with as it stands in a cell."""
     for reading in mention.readings:
         if abs(reading.value) > HUGE:
@@ -344,7 +349,7 @@ def _whole(mention: Mention, value: int) -> Mention:
 
 def _fits(mention: Mention, candidate: Candidate, direction: int, bounds: list[tuple[float, float]]) -> bool:
     value = candidate.value
-    if is_rounded_far(mention, value):
+    if is_rounded_beyond_precision(mention, value):
         return False
     if candidate.sign == 1 and direction and value and (value > 0) != (direction > 0):
         return False
@@ -392,7 +397,7 @@ def _allowed(cost: float) -> float:
     return 0.0
 
 
-def _belongs_elsewhere(search: Search, mention: Mention, match: Candidate) -> bool:
+def _belongs_elsewhere(search: NumberSearch, mention: Mention, match: Candidate) -> bool:
     """Return whether a number is the value of another row than the one that the label next to it names."""
     operand = match.operand
     if operand is None or operand.kind not in ("cell", "quotient") or operand.row < 0:
@@ -409,7 +414,7 @@ def _belongs_elsewhere(search: Search, mention: Mention, match: Candidate) -> bo
     return any(row in column.numbers for row in anchors.primary)
 
 
-def _is_other_column(search: Search, mention: Mention, operand: Operand) -> bool:
+def _is_other_column(search: NumberSearch, mention: Mention, operand: Operand) -> bool:
     """Return whether the words at a number name one column, and the value is of another column of the same row."""
     costs = search.column_costs(mention, operand.table)
     named = [c for c, cost in costs.items() if cost <= 0.05]
@@ -418,11 +423,11 @@ def _is_other_column(search: Search, mention: Mention, operand: Operand) -> bool
     return operand.row in search.tables[operand.table].columns[named[0]].numbers
 
 
-def _own_value(search: Search, mention: Mention) -> str:
+def _own_value(search: NumberSearch, mention: Mention) -> str:
     """Return what the label next to a number says in the results, if that is clear; else empty."""
     if not mention.readings or mention.kind not in ("number", "percent") or mention.unit in TIME_UNITS:
         return ""
-    cues = search.cues(mention)
+    wording = search.wording(mention)
     written = abs(float(mention.readings[0].value))
     for t, table in enumerate(search.tables):
         anchors = search.passage.anchors(mention, t)
@@ -441,17 +446,19 @@ def _own_value(search: Search, mention: Mention) -> str:
         own = abs(column.numbers[row]) * (100 if mention.kind == "percent" and column.is_fraction else 1)
         elsewhere = any(
             c.operand is not None and c.operand.kind == "cell" and c.operand.table == t and c.operand.row != row
-            for c in list_direct_candidates(search, mention, collect_operands(search, mention, cues))
+            for c in list_direct_candidates(search, mention, collect_operands(search, mention, wording))
             if _fits(mention, c, 0, [(float(a), float(b)) for a, b in rounding_intervals(mention)])
         )
         near = own and 0.5 <= written / own <= 2
-        if (elsewhere and (clear or len(fitting) <= 3)) or (clear and near and not cues.changing and not cues.average):
+        if (elsewhere and (clear or len(fitting) <= 3)) or (
+            clear and near and not wording.changing and not wording.average
+        ):
             exact = column.exact[row]
             return f"the result has {exact} ({column.name})"
     return ""
 
 
-def mark_unverified(text: str, verdict: Verdict) -> str:
+def mark_unverified(text: str, verdict: NumberCheckVerdict) -> str:
     """Return the text with a mark after each number that was not found; numbers already marked stay as they are."""
     marked = _mark(verdict)
     if text not in (verdict.text, marked):
@@ -459,7 +466,7 @@ def mark_unverified(text: str, verdict: Verdict) -> str:
     return marked
 
 
-def explain_verdict(verdict: Verdict) -> str:
+def explain_verdict(verdict: NumberCheckVerdict) -> str:
     """Return the instructions for a model whose answer goes back to it; empty if it does not."""
     if not verdict.sends_back:
         return ""
@@ -536,7 +543,7 @@ def _thread_tables(thread: Sequence[str]) -> list[EvidenceTable]:
     return found
 
 
-def _mark(verdict: Verdict) -> str:
+def _mark(verdict: NumberCheckVerdict) -> str:
     pieces, at = [], 0
     for checked in verdict.unverified:
         end = checked.mention.end

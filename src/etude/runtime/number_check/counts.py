@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from etude.plurals import singular
+from etude.plurals import singular_of_plural
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.columns import GENERIC_WORDS, WORD
+from etude.runtime.number_check.column_costs import GENERIC_WORDS, WORD
 from etude.runtime.number_check.dimension import ROWS
 from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable
 from etude.runtime.number_check.mentions import TIME_UNITS, WORDS, Mention
+from etude.runtime.number_check.number_search import NumberSearch
 from etude.runtime.number_check.operands import Operand
 from etude.runtime.number_check.passage import Label
 from etude.runtime.number_check.precision import is_whole_mention
-from etude.runtime.number_check.search import Search
 
 _ROWS = frozenset(
     {"row", "record", "result", "entry", "line", "item", "value", "case", "observation", "group", "category"}
@@ -43,11 +43,11 @@ _THESE = re.compile(
 _REST = re.compile(r"\b(?:remain\w*|rest|others?|more|further|else|additional)\b", re.I)
 
 
-def count_candidates(search: Search, mention: Mention) -> Iterator[Candidate]:
+def count_candidates(search: NumberSearch, mention: Mention) -> Iterator[Candidate]:
     """Yield the counts that a whole number may state; `ten wins` is rather a value if there is a measure `wins`."""
     after = search.passage.around(mention, 0, 30)[1]
     follows = re.match(r"(?:\s+(?:out )?of (?:the |all )?[\d,]+)?[\s*_]+([^\W\d_]+)", after)
-    noun = singular(follows[1].lower()) if follows else ""
+    noun = singular_of_plural(follows[1].lower()) if follows else ""
     measured = noun and any(
         noun in column.words - GENERIC_WORDS
         for t, table in enumerate(search.tables)
@@ -65,7 +65,7 @@ def count_candidates(search: Search, mention: Mention) -> Iterator[Candidate]:
         yield candidate._replace(cost=candidate.cost + (1.5 if measured else 0.0), like=rows)
 
 
-def _counts(search: Search, mention: Mention) -> Iterator[Candidate]:
+def _counts(search: NumberSearch, mention: Mention) -> Iterator[Candidate]:
     if (
         mention.kind != "number"
         or mention.unit in (set(TIME_UNITS) - {"day", "week"})
@@ -142,9 +142,11 @@ def _lines(answer: str, text: str) -> Iterator[Candidate]:
         yield Candidate(rises, 0.5, "lines of the answer's table that rise")
 
 
-def _periods_between(search: Search, mention: Mention, t: int, table: EvidenceTable) -> Iterator[Candidate]:
+def _periods_between(search: NumberSearch, mention: Mention, t: int, table: EvidenceTable) -> Iterator[Candidate]:
     """Yield the years, quarters or months from the first to the last row, or between the named rows."""
-    words = {singular(w.lower()) for w in WORD.findall(mention.text + search.passage.around(mention, 0, 24)[1])[:3]}
+    words = {
+        singular_of_plural(w.lower()) for w in WORD.findall(mention.text + search.passage.around(mention, 0, 24)[1])[:3]
+    }
     units = {"year": 12, "quarter": 3, "month": 1}
     index = search.passage.sentence(mention.start)
     named = [x.rows[0] for x in search.passage.labels_in(index, t) if len(x.rows) == 1 and x.rows[0] in table.periods]
@@ -160,12 +162,12 @@ def _periods_between(search: Search, mention: Mention, t: int, table: EvidenceTa
                     yield Candidate(months / size, 0.3, "the time between the rows")
 
 
-def _nouns(search: Search, mention: Mention) -> frozenset[str]:
+def _nouns(search: NumberSearch, mention: Mention) -> frozenset[str]:
     _, after = search.passage.around(mention, 0, 60)
     phrase = re.split(r"[.;:()\n|]|\b(?:that|which|who|while|were|was|are|is|have|has|had|with)\b", after)[0]
-    words = [singular(word.lower()) for word in WORD.findall(phrase)[:6]]
+    words = [singular_of_plural(word.lower()) for word in WORD.findall(phrase)[:6]]
     before = search.passage.around(mention, 24, 0)[0]
-    return frozenset(words) | frozenset(singular(w.lower()) for w in WORD.findall(before)[-1:])
+    return frozenset(words) | frozenset(singular_of_plural(w.lower()) for w in WORD.findall(before)[-1:])
 
 
 def _key(value: object) -> str:
@@ -177,10 +179,12 @@ def _key(value: object) -> str:
 
 
 def _words(name: str) -> frozenset[str]:
-    return frozenset(singular(word) for word in WORD.findall(name.lower()))
+    return frozenset(singular_of_plural(word) for word in WORD.findall(name.lower()))
 
 
-def _named(search: Search, mention: Mention, t: int, table: EvidenceTable, labels: list[Label]) -> Iterator[Candidate]:
+def _named(
+    search: NumberSearch, mention: Mention, t: int, table: EvidenceTable, labels: list[Label]
+) -> Iterator[Candidate]:
     passage = search.passage
     index = passage.sentence(mention.start)
     line = passage.text[passage.text.rfind("\n", 0, mention.start) + 1 : mention.start].lstrip()
@@ -208,7 +212,7 @@ def _named(search: Search, mention: Mention, t: int, table: EvidenceTable, label
 
 
 def _of_column(
-    search: Search,
+    search: NumberSearch,
     mention: Mention,
     table: EvidenceTable,
     column: EvidenceColumn,
@@ -236,7 +240,7 @@ def _of_column(
     if not column.is_measure:
         return
     numbers = list(column.numbers.values())
-    words = {singular(w) for w in WORD.findall(text.lower())}
+    words = {singular_of_plural(w) for w in WORD.findall(text.lower())}
     near = 0.0 if (column.words - GENERIC_WORDS) & words else 0.15
     said = text if _ABOVE.search(text) or _BELOW.search(text) else search.passage.question
     yield from _inside(search, mention, column, text)
@@ -290,7 +294,7 @@ def _of_column(
                 )
 
 
-def _inside(search: Search, mention: Mention, column: EvidenceColumn, text: str) -> Iterator[Candidate]:
+def _inside(search: NumberSearch, mention: Mention, column: EvidenceColumn, text: str) -> Iterator[Candidate]:
     """Count the rows between two numbers of the sentence."""
     if not re.search(r"\bbetween\b|\bfrom\b", text, re.I):
         return
@@ -307,7 +311,7 @@ def _inside(search: Search, mention: Mention, column: EvidenceColumn, text: str)
 
 
 def _bounds(
-    search: Search, mention: Mention, column: EvidenceColumn, text: str, previous: str
+    search: NumberSearch, mention: Mention, column: EvidenceColumn, text: str, previous: str
 ) -> Iterator[tuple[float, float]]:
     """Yield the bounds that a sentence compares with: other numbers of the sentence, or the average."""
     index = search.passage.sentence(mention.start)
@@ -329,7 +333,7 @@ def _bounds(
         yield column.total / len(column.numbers), 0.4
 
 
-def _whole_numbers(search: Search, mention: Mention, text: str) -> Iterator[int]:
+def _whole_numbers(search: NumberSearch, mention: Mention, text: str) -> Iterator[int]:
     index = search.passage.sentence(mention.start)
     for other in search.passage.mentions:
         if (

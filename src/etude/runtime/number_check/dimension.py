@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from etude.runtime.number_check.columns import GENERIC_WORDS, MONEY_WORDS
+from etude.runtime.number_check.column_costs import GENERIC_WORDS, MONEY_WORDS
 from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable
 from etude.runtime.number_check.mentions import TIME_UNITS, mention_word_set
 
 if TYPE_CHECKING:
+    from etude.runtime.number_check.number_search import NumberSearch
     from etude.runtime.number_check.operands import Operand
-    from etude.runtime.number_check.search import Search
 
 ROWS = "rows"
 """The unit of a count of rows."""
@@ -19,17 +19,17 @@ _ALIKE = 30.0
 _APART = 0.4
 
 
-def dimension_distance(search: Search, a: Operand, b: Operand) -> float | None:
+def dimension_distance(search: NumberSearch, a: Operand, b: Operand) -> float | None:
     """Return 0 if two values are of the same kind, more if they may be, and None if they cannot be compared."""
     if ROWS in (a.unit, b.unit):
         other = b if a.unit == ROWS else a
         if a.unit == b.unit:
             return 0.0
-        column = operand_column(search, other)
+        column = operand_dimension_column(search, other)
         return _APART if column is not None and column.whole and not _is_money(column) else None
     if (a.unit in TIME_UNITS) != (b.unit in TIME_UNITS) and a.unit and b.unit:
         return None
-    left, right = operand_column(search, a), operand_column(search, b)
+    left, right = operand_dimension_column(search, a), operand_dimension_column(search, b)
     if left is None or right is None:
         return _APART
     if left is right or left.name.lower() == right.name.lower():
@@ -39,14 +39,14 @@ def dimension_distance(search: Search, a: Operand, b: Operand) -> float | None:
     return _APART if _alike(left, right) else None
 
 
-def operand_column(search: Search, operand: Operand) -> EvidenceColumn | None:
+def operand_dimension_column(search: NumberSearch, operand: Operand) -> EvidenceColumn | None:
     """Return the column that a value comes from, or None if it comes from several."""
     if operand.table < 0 or operand.column < 0:
         return None
     return search.tables[operand.table].columns[operand.column]
 
 
-def _shown(search: Search, operand: Operand) -> bool:
+def _shown(search: NumberSearch, operand: Operand) -> bool:
     table: EvidenceTable = search.tables[operand.table]
     return table.printed or table.kind != "result"
 

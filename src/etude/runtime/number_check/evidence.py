@@ -10,8 +10,14 @@ from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from functools import cached_property
 
-from etude.plurals import singular
-from etude.runtime.number_check.mentions import TIME_UNITS, Period, find_number_mentions, mention_word_set, seconds_of
+from etude.plurals import singular_of_plural
+from etude.runtime.number_check.mentions import (
+    TIME_UNITS,
+    Period,
+    find_number_mentions,
+    mention_word_set,
+    mentioned_seconds,
+)
 
 
 @dataclass(frozen=True)
@@ -286,7 +292,9 @@ def _column(name: str, values: list[object]) -> EvidenceColumn:
     if not column.unit and len(raw) > 1 and raw[-1] in ("s", "h"):
         column.unit = "second" if raw[-1] == "s" else "hour"
     texts = [value for value in values if isinstance(value, str)]
-    if not column.unit and (column.words & _ELAPSED_WORDS or any(seconds_of(text[:20]) is not None for text in texts)):
+    if not column.unit and (
+        column.words & _ELAPSED_WORDS or any(mentioned_seconds(text[:20]) is not None for text in texts)
+    ):
         column.unit = "second"
     column.percents = bool(texts) and all(text.rstrip().endswith("%") for text in texts)
     return column
@@ -304,7 +312,7 @@ def _as_number(value: object) -> float | None:
     if isinstance(value, str) and (written := _WRITTEN.fullmatch(value)):
         value = f"{written[1] or ''}{written[2].replace(',', '')}"
     elif isinstance(value, str):
-        stopped = seconds_of(value) if len(value) <= 16 else None
+        stopped = mentioned_seconds(value) if len(value) <= 16 else None
         return None if stopped is None else float(stopped)
     if isinstance(value, Decimal) and not value.is_finite():
         return None
@@ -318,7 +326,7 @@ def _as_number(value: object) -> float | None:
 def evidence_name_words(name: str) -> frozenset[str]:
     """Return the words of a name in lower case and in the singular."""
     split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
-    return frozenset(singular(word) for word in re.split(r"[\W_\d]+", split.lower()) if word)
+    return frozenset(singular_of_plural(word) for word in re.split(r"[\W_\d]+", split.lower()) if word)
 
 
 _LIKE_A_DATE = re.compile(r"(?<!\d)(?:1[89]|2[01])\d\d(?!\d)|\bQ[1-4]\b|\bFY|\bH[12]\b", re.I)

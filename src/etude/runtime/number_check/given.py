@@ -10,7 +10,8 @@ from decimal import Decimal
 
 from etude.runtime.number_check.evidence import EvidenceTable
 from etude.runtime.number_check.mentions import Mention, Period, find_number_mentions
-from etude.runtime.number_check.passage import Passage, half_of_period, quarter_of_period
+from etude.runtime.number_check.passage import Passage
+from etude.runtime.number_check.periods import half_of_period, quarter_of_period
 
 _SELECTION = re.compile(
     r"\b(?:top|bottom|first|last|latest|past|previous|next|largest|biggest|highest|lowest|smallest|"

@@ -1,4 +1,4 @@
-"""A number of the text looked up in the atlas, and how likely it is to be found there by chance."""
+"""A number of the text looked up in the derived values, and how likely it is to be found there by chance."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from datetime import date
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from etude.runtime.number_check.atlas import RAW, Family, Term
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.cues import THAN
+from etude.runtime.number_check.derived_values import RAW, Family, Term
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention, mention_scale
 from etude.runtime.number_check.operands import Operand
-from etude.runtime.number_check.precision import is_rounded_far, is_whole_mention, rounding_intervals, stated_direction
+from etude.runtime.number_check.precision import (
+    direction_of_precision,
+    is_rounded_beyond_precision,
+    is_whole_mention,
+    rounding_intervals,
+)
+from etude.runtime.number_check.wording import THAN
 
 if TYPE_CHECKING:
-    from etude.runtime.number_check.search import Search
+    from etude.runtime.number_check.number_search import NumberSearch
 
 ACCIDENTS = (0.1, 0.2, 0.4)
 """How many accidental matches may be expected if the text supports the rows of a term not at all, somewhat, well."""
@@ -48,8 +53,8 @@ class _Reading(NamedTuple):
     unit: str | None = None
 
 
-def look_up_in_atlas(search: Search, mention: Mention, strict: bool) -> Candidate | None:
-    """Return the term of the atlas that a number states, unless enough others are as likely for one to match by chance.
+def look_up_derived_value(search: NumberSearch, mention: Mention, strict: bool) -> Candidate | None:
+    """Return the derived value that a number states, unless enough others are as likely for one to match by chance.
 
     The text makes terms likely: it may name the rows, the column, both or neither. Only terms that it supports as well
     as the match count as accidents.
@@ -57,17 +62,17 @@ def look_up_in_atlas(search: Search, mention: Mention, strict: bool) -> Candidat
     if (because := _between_dates(search, mention)) is not None:
         return because
     readings = list(_readings(search, mention))
-    direction = stated_direction(search.passage, mention)
+    direction = direction_of_precision(search.passage, mention)
     found: list[tuple[int, int, int, _Reading, Term]] = []
     for reading in readings:
-        for term in search.atlas.find(reading.family, reading.low, reading.high):
+        for term in search.derived.find(reading.family, reading.low, reading.high):
             if (term.signed or (mention.signed and term.step != "difference")) and direction * term.value < 0:
                 continue
             if reading.unit not in (None, term.unit) or (term.unit == RAW and mention_scale(mention) > 1):
                 continue
             if not _is_meant(search, mention, term):
                 continue
-            if not is_rounded_far(mention, term.value) and not _is_of_another(search, mention, term):
+            if not is_rounded_beyond_precision(mention, term.value) and not _is_of_another(search, mention, term):
                 rows, column = _support(search, mention, term)
                 found.append((-rows, term.tier, -column, reading, term))
     for less_rows, tier, less_column, reading, term in sorted(found, key=lambda item: item[:3])[:6]:
@@ -79,7 +84,7 @@ def look_up_in_atlas(search: Search, mention: Mention, strict: bool) -> Candidat
             own = _support(search, mention, other)
             return own[0] >= rows and own[1] >= column
 
-        expected = sum(search.atlas.expected(r.family, r.low, r.high, likely) for r in readings)
+        expected = sum(search.derived.expected(r.family, r.low, r.high, likely) for r in readings)
         most = (COUNT_ACCIDENTS if reading.family == "count" else ACCIDENTS)[rows]
         if mention.word and mention.kind == "percent" and rows == 2:
             most = 1.0  # `two thirds` is meant to be coarse.
@@ -88,14 +93,14 @@ def look_up_in_atlas(search: Search, mention: Mention, strict: bool) -> Candidat
     return None
 
 
-def _is_meant(search: Search, mention: Mention, term: Term) -> bool:
+def _is_meant(search: NumberSearch, mention: Mention, term: Term) -> bool:
     """Return whether the text says what a group needs: how many rows they are, or that some are left out."""
     if term.step and not search.says(mention, term.step):
         return False
-    cues = search.cues(mention)
-    if mention.kind == "number" and THAN.match(cues.after) and term.step != "difference":
+    wording = search.wording(mention)
+    if mention.kind == "number" and THAN.match(wording.after) and term.step != "difference":
         return False  # `8 more than` is a difference.
-    if cues.statistic and term.tier == 0 and len(term.rows) == 1:
+    if wording.statistic and term.tier == 0 and len(term.rows) == 1:
         table = search.tables[term.table]
         averaged = table.columns[term.column].words & {"avg", "mean", "average", "median", "total"}
         if table.rows > 1 and not table.printed and not averaged:
@@ -110,14 +115,14 @@ def _is_meant(search: Search, mention: Mention, term: Term) -> bool:
     return _REST.search(search.passage.sentence_text(index)) is not None
 
 
-def _support(search: Search, mention: Mention, term: Term) -> tuple[int, int]:
+def _support(search: NumberSearch, mention: Mention, term: Term) -> tuple[int, int]:
     return (
         search.row_support(mention, term.table, term.rows),
         search.column_support(mention, term.table, term.column, term.other),
     )
 
 
-def _readings(search: Search, mention: Mention) -> Iterator[_Reading]:
+def _readings(search: NumberSearch, mention: Mention) -> Iterator[_Reading]:
     after = search.passage.around(mention, 0, 16)[1]
     for low, high in rounding_intervals(mention):
         bottom, top = sorted((abs(float(low)), abs(float(high))))
@@ -156,7 +161,7 @@ def _readings(search: Search, mention: Mention) -> Iterator[_Reading]:
                     break
 
 
-def _between_dates(search: Search, mention: Mention) -> Candidate | None:
+def _between_dates(search: NumberSearch, mention: Mention) -> Candidate | None:
     """Return the time between two dates that the sentence or the one before it states."""
     after = search.passage.around(mention, 0, 12)[1]
     days = float(TIME_UNITS[mention.unit]) / 86400 if mention.unit in ("day", "week") else 0.0
@@ -178,7 +183,7 @@ def _between_dates(search: Search, mention: Mention) -> Candidate | None:
     return None
 
 
-def _shared_unit(search: Search, mention: Mention) -> str:
+def _shared_unit(search: NumberSearch, mention: Mention) -> str:
     """Return the unit of time of the number before, which a list states once: `43.2 minutes, then 45.3 and 44.0`."""
     index = search.passage.sentence(mention.start)
     units = [
@@ -189,7 +194,7 @@ def _shared_unit(search: Search, mention: Mention) -> str:
     return units[-1] if units else ""
 
 
-def _is_of_another(search: Search, mention: Mention, term: Term) -> bool:
+def _is_of_another(search: NumberSearch, mention: Mention, term: Term) -> bool:
     """Return whether a term belongs to other rows than the one that the label next to the number names."""
     anchors = search.passage.anchors(mention, term.table)
     if len(term.rows) == 1 and search.passage.is_unnamed(mention, term.table, next(iter(term.rows))):

@@ -327,7 +327,7 @@ def _period(groups: dict[str, str | None]) -> Period | None:
     month = int(groups["month"] or 0) if groups.get("month") else None
     day = int(groups["day"] or 0) if groups.get("day") else None
     if name := groups.get("name"):
-        month = month_number(name)
+        month = mentioned_month_number(name)
     if first := groups.get("a"):  # 1/2/2024 is ambiguous: the smaller number is the month, so that it can be one.
         month, day = sorted((int(first), int(groups["b"] or 0)))
     if (month is not None and not 1 <= month <= 12) or (day is not None and not 1 <= day <= 31):
@@ -336,7 +336,7 @@ def _period(groups: dict[str, str | None]) -> Period | None:
     return Period(year, half, quarter, month, day)
 
 
-def month_number(name: str) -> int:
+def mentioned_month_number(name: str) -> int:
     """Return 1 for `January` or `jan`, and so on."""
     return next(i for i, month in enumerate(MONTHS, 1) if month.startswith(name[:3].lower()))
 
@@ -383,7 +383,7 @@ def _find_times(text: str, taken: bytearray) -> Iterator[Mention]:
 def _durations_of(written: str) -> tuple[Reading, ...]:
     """Return the seconds that `35:45` may mean as minutes and seconds, or as hours and minutes."""
     parts = [int(part) for part in re.findall(r"\d+", written.split(".", maxsplit=1)[0])]
-    if (seconds := seconds_of(written)) is not None and "." in written:
+    if (seconds := mentioned_seconds(written)) is not None and "." in written:
         return (_reading(str(seconds)),)
     if len(parts) == 3:
         return (Reading(Decimal(3600 * parts[0] + 60 * parts[1] + parts[2]), Decimal(2)),)
@@ -394,7 +394,7 @@ def _durations_of(written: str) -> tuple[Reading, ...]:
     return (short,) if "min" in written else (long,) if "h" in written else (short, long)
 
 
-def seconds_of(written: str) -> Decimal | None:
+def mentioned_seconds(written: str) -> Decimal | None:
     """Return the seconds of a stopped time such as `7:48.67` or `1:02:03.4`; None if it has no fraction."""
     match = re.fullmatch(r"\s*(?:(\d{1,2}):)?(\d{1,3}):([0-5]\d\.\d{1,6})\s*", written)
     return 3600 * int(match[1] or 0) + 60 * int(match[2]) + Decimal(match[3]) if match else None
@@ -685,7 +685,7 @@ _POINT = re.compile(r"\.\d{1,2}(?!\d)|,\d{3}\.\d|,\d{3},")
 _EITHER = re.compile(r"\d[.,]\d{3}(?!\d)")
 
 
-def resolve_readings(mentions: Sequence[Mention]) -> list[Mention]:
+def resolve_mention_readings(mentions: Sequence[Mention]) -> list[Mention]:
     """Keep one reading of `1,234` and `1.234` if another number of the text shows its decimal point."""
     if not any(_POINT.search(mention.text) for mention in mentions if mention.kind not in ("date", "time")):
         return list(mentions)

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from etude.runtime.number_check.columns import column_unit
-from etude.runtime.number_check.cues import TOGETHER, Cues
+from etude.runtime.number_check.column_costs import column_unit
 from etude.runtime.number_check.dimension import ROWS
 from etude.runtime.number_check.evidence import EvidenceTable
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention
 from etude.runtime.number_check.passage import Anchors
 from etude.runtime.number_check.row_groups import spoken_row_groups
+from etude.runtime.number_check.wording import TOGETHER, Wording
 
 if TYPE_CHECKING:
-    from etude.runtime.number_check.search import Search
+    from etude.runtime.number_check.number_search import NumberSearch
 
 
 _LARGE = 60
@@ -50,7 +50,7 @@ class Operand:
         return self.row_cost + self.col_cost
 
 
-def collect_operands(search: Search, mention: Mention, cues: Cues) -> list[Operand]:
+def collect_operands(search: NumberSearch, mention: Mention, wording: Wording) -> list[Operand]:
     """Return the values that a number may refer to, nearest first."""
     found: list[Operand] = []
     for t, table in enumerate(search.tables):
@@ -60,28 +60,28 @@ def collect_operands(search: Search, mention: Mention, cues: Cues) -> list[Opera
         if (
             table.kind == "schema"
             and table.rows == 1
-            and not re.search(r"\btables?\b", f"{cues.before[-20:]}{cues.after[:20]}")
+            and not re.search(r"\btables?\b", f"{wording.before[-20:]}{wording.after[:20]}")
         ):
             far = 1.5
-        found += _cells(search, mention, t, table, anchors, columns, cues, far)
+        found += _cells(search, mention, t, table, anchors, columns, wording, far)
         if table.kind == "result" and (not table.printed or table.listed):
-            found += _aggregates(search, t, table, anchors, columns, cues)
-            found += _groups(search, mention, t, table, anchors, columns, cues)
+            found += _aggregates(search, t, table, anchors, columns, wording)
+            found += _groups(search, mention, t, table, anchors, columns, wording)
             found += _spans(search, t, table, anchors)
-            found.append(_count_operand(t, table, cues))
+            found.append(_count_operand(t, table, wording))
     found += _stated_near(search, mention)
     found.sort(key=lambda o: o.cost)
     return found
 
 
 def _cells(
-    search: Search,
+    search: NumberSearch,
     mention: Mention,
     t: int,
     table: EvidenceTable,
     anchors: Anchors,
     columns: dict[int, float],
-    cues: Cues,
+    wording: Wording,
     far: float,
 ) -> Iterator[Operand]:
     labelled = bool(anchors.primary)
@@ -92,27 +92,27 @@ def _cells(
             row_cost = anchors.costs.get(row)
             if row_cost is None and window and not window[0] <= abs(value) <= window[1] and row not in column.extremes:
                 continue  # Too far to be the number, and nothing says that it was used to compute it.
-            if row_cost is not None and cues.total and not labelled:
+            if row_cost is not None and wording.total and not labelled:
                 row_cost += 0.8
             if row_cost is None:
                 row_cost = 0.0 if table.rows == 1 else 5.0 if anchors.strong else 2.6 if labelled else 1.6
                 if table.rows <= 3 and not anchors.strong and not table.printed:
                     row_cost = min(row_cost, 0.8 if labelled or table.rows == 3 else 0.5)
-                if cues.total and table.rows > 1 and not table.printed:
+                if wording.total and table.rows > 1 and not table.printed:
                     row_cost += 1.0
                 if table.printed and table.rows > 1 and not anchors.strong:
                     row_cost = 1.7 if labelled else 1.3
                 extremes = column.extremes if table.complete and len(column.numbers) > 1 else ()
                 if extremes and row in (extremes[0], extremes[-1]):
-                    cue = cues.largest if row == extremes[0] else cues.smallest
+                    cue = wording.largest if row == extremes[0] else wording.smallest
                     if not anchors.strong:
-                        row_cost = min(row_cost, 0.5 if cue or cues.range else 1.4)
+                        row_cost = min(row_cost, 0.5 if cue or wording.range else 1.4)
                     elif cue:
                         row_cost = min(row_cost, 2.0)
                 if table.periods and not labelled and table.complete and row in (0, table.rows - 1):
-                    row_cost = min(row_cost, 0.7 if cues.changing or cues.ratio else 1.3)
+                    row_cost = min(row_cost, 0.7 if wording.changing or wording.ratio else 1.3)
                 if (
-                    cues.statistic
+                    wording.statistic
                     and table.rows > 1
                     and not table.printed
                     and not column.words & {"avg", "mean", "average", "median"}
@@ -125,7 +125,7 @@ def _cells(
 
 
 def _aggregates(
-    search: Search, t: int, table: EvidenceTable, anchors: Anchors, columns: dict[int, float], cues: Cues
+    search: NumberSearch, t: int, table: EvidenceTable, anchors: Anchors, columns: dict[int, float], wording: Wording
 ) -> Iterator[Operand]:
     if not table.complete or table.rows < 2:
         return
@@ -138,13 +138,13 @@ def _aggregates(
         unit = column_unit(column)
         if column.adds_up:
             yield Operand(
-                column.total, (0.2 if cues.total or cues.whole else 0.7) + extra, cost, t, c, -1, every,
+                column.total, (0.2 if wording.total or wording.whole else 0.7) + extra, cost, t, c, -1, every,
                 f"the total of {column.name}", unit, "sum",
             )  # fmt: skip
         mean = column.total / len(column.numbers)
         yield Operand(
             mean,
-            (0.3 if cues.average else 1.6) + extra,
+            (0.3 if wording.average else 1.6) + extra,
             cost,
             t,
             c,
@@ -159,7 +159,7 @@ def _aggregates(
         median = middle[half] if len(middle) % 2 else (middle[half - 1] + middle[half]) / 2
         yield Operand(
             median,
-            (0.2 if cues.median else 2.6) + extra,
+            (0.2 if wording.median else 2.6) + extra,
             cost,
             t,
             c,
@@ -172,17 +172,17 @@ def _aggregates(
 
 
 def _groups(
-    search: Search,
+    search: NumberSearch,
     mention: Mention,
     t: int,
     table: EvidenceTable,
     anchors: Anchors,
     columns: dict[int, float],
-    cues: Cues,
+    wording: Wording,
 ) -> Iterator[Operand]:
     """Yield sums and means of some of the rows: the named ones, a period, the largest, the others."""
-    direct = anchors.strong and not (TOGETHER.search(cues.before[-30:] + cues.after[:20]) or cues.total)
-    for what, rows, cost in spoken_row_groups(search, mention, t, cues):
+    direct = anchors.strong and not (TOGETHER.search(wording.before[-30:] + wording.after[:20]) or wording.total)
+    for what, rows, cost in spoken_row_groups(search, mention, t, wording):
         near = cost + (2.0 if direct and anchors.direct else 0.8 if direct else 0.0)
         for c, col_cost in columns.items():
             column = table.columns[c]
@@ -193,7 +193,7 @@ def _groups(
             if column.adds_up:
                 yield Operand(math.fsum(values), near, col_cost, t, c, -4, kept, name, unit, "sum")
             if len(values) > 1:
-                extra = 0.1 if cues.average else 1.0
+                extra = 0.1 if wording.average else 1.0
                 yield Operand(
                     math.fsum(values) / len(values),
                     near + extra,
@@ -208,7 +208,7 @@ def _groups(
                 )
 
 
-def _spans(search: Search, t: int, table: EvidenceTable, anchors: Anchors) -> Iterator[Operand]:
+def _spans(search: NumberSearch, t: int, table: EvidenceTable, anchors: Anchors) -> Iterator[Operand]:
     """Yield the time between two dates of a row, and between the first and the last row."""
     dated = [(c, column) for c, column in enumerate(table.columns) if column.moments]
     for i, (c, left) in enumerate(dated[:4]):
@@ -267,7 +267,7 @@ def _spans(search: Search, t: int, table: EvidenceTable, anchors: Anchors) -> It
                 )
 
 
-def _stated_near(search: Search, mention: Mention) -> Iterator[Operand]:
+def _stated_near(search: NumberSearch, mention: Mention) -> Iterator[Operand]:
     index = search.passage.sentence(mention.start)
     for back, cost in ((0, 0.15), (1, 0.7), (2, 1.1), (3, 1.3), (4, 1.4)):
         for operand in search.stated.get(index - back, [])[:12]:
@@ -275,11 +275,11 @@ def _stated_near(search: Search, mention: Mention) -> Iterator[Operand]:
             yield replace(operand, row_cost=0.0 if close else cost, col_cost=0.0)
 
 
-def _count_operand(t: int, table: EvidenceTable, cues: Cues) -> Operand:
+def _count_operand(t: int, table: EvidenceTable, wording: Wording) -> Operand:
     count = float(table.row_count)
     return Operand(
         count,
-        0.8 if cues.average else 1.3,
+        0.8 if wording.average else 1.3,
         0.0,
         t,
         -1,

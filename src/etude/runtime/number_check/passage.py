@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from etude.plurals import singular
+from etude.plurals import singular_of_plural
 from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, evidence_name_words
-from etude.runtime.number_check.mentions import MONTHS, WORDS, Mention, Period, mention_word_set, month_number
-from etude.runtime.number_check.names import other_names
+from etude.runtime.number_check.mentions import WORDS, Mention, Period, mention_word_set
+from etude.runtime.number_check.other_names import other_names
+from etude.runtime.number_check.periods import period_covers, written_periods
 
 _SENTENCE_END = re.compile(
     r"\n+(?=\s*(?:[-*+>|#•]|\d+[.)]|$))|(?<=[.!?:;|*])\n+|\n\s*\n|"
@@ -361,7 +362,7 @@ def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTa
     words = [(m.group().lower(), m.start(), m.end()) for m in _WORD.finditer(text) if m.group().lower() not in _FILLERS]
     keys = [_stem(word) for word, _, _ in words]
     for t, table in enumerate(tables):
-        aliases = table_aliases(table)
+        aliases = passage_table_aliases(table)
         longest = max((len(alias) for alias in aliases), default=0)
         at = 0
         while at < len(words):
@@ -395,7 +396,7 @@ def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTa
             yield from _statistic_labels(text, t, table)
 
 
-def table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[tuple[int, ...], bool, str, int]]:
+def passage_table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[tuple[int, ...], bool, str, int]]:
     """Return the names of the rows of a table: whole texts, and words that only one of them has."""
     if table.aliases is not None:
         return table.aliases
@@ -447,7 +448,7 @@ def table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[tuple[int
         if (thing := _id_of(column)) and len(set(column.numbers.values())) == len(column.numbers):
             for row, number in column.numbers.items():
                 found.setdefault((thing, str(int(number))), ((row,), True, f"{thing} {int(number)}", c))
-        for row, number in column.numbers.items() if column.is_key and names_rows(column) else ():
+        for row, number in column.numbers.items() if column.is_key and passage_names_rows(column) else ():
             digits = str(int(number))
             same = found[(digits,)][0] if (digits,) in found else ()
             found[(digits,)] = ((*same, row), True, digits, c)
@@ -504,14 +505,14 @@ def _id_of(column: EvidenceColumn) -> str:
     return _stem(words[-2]) if len(words) > 1 and words[-1] in ("id", "no", "number", "nr") and whole else ""
 
 
-def names_rows(column: EvidenceColumn) -> bool:
+def passage_names_rows(column: EvidenceColumn) -> bool:
     """Return whether the numbers of a key are long enough to be recognised as names, such as postcodes."""
     return all(value.is_integer() and 100 <= value < 1e12 for value in column.numbers.values()) and not column.periods
 
 
 def _stem(word: str) -> str:
     """Return a word without its ending, so that `failed` is found as `fail`."""
-    plain = singular(word)
+    plain = singular_of_plural(word)
     if not plain.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(c))
     for ending in ("ing", "ed"):
@@ -560,45 +561,3 @@ def _statistic_labels(text: str, t: int, table: EvidenceTable) -> Iterator[Label
         if line in lines:
             for match in re.finditer(rf"\b(?:{'|'.join(words)})\b", text, re.I):
                 yield Label(match.start(), match.end(), t, (lines[line],), False)
-
-
-def written_periods(text: str, mentions: Sequence[Mention]) -> list[tuple[int, int, Period]]:
-    """Return the dates, months, quarters and halves of a text."""
-    found = [(m.start, m.end, m.period) for m in mentions if m.period]
-    taken = {at for start, end, _ in found for at in range(start, end)}
-    for match in re.finditer(rf"\b(?:{'|'.join(MONTHS)}|(?:{'|'.join(m[:3] for m in MONTHS)}|sept)\b\.?)", text, re.I):
-        if match.group()[0].isupper() and match.start() not in taken:
-            found.append((match.start(), match.end(), Period(month=month_number(match.group()))))
-    years = {period.year for _, _, period in found if period.year}
-    year = min(years) if len(years) == 1 else None
-    pattern = r"\b(first|second|1st|2nd)[\s-]half\b|\bH([12])\b(?!\s?\d)|\bthe (first|second)\b(?=[,.;]| half)"
-    for match in re.finditer(pattern, text):
-        half = int(match[2]) if match[2] else 1 if (match[1] or match[3]) in ("first", "1st") else 2
-        if match.start() not in taken:
-            found.append((match.start(), match.end(), Period(year, half)))
-    return sorted(found, key=lambda item: item[0])
-
-
-def quarter_of_period(period: Period) -> int | None:
-    """Return the quarter that contains a period."""
-    return period.quarter or ((period.month + 2) // 3 if period.month else None)
-
-
-def half_of_period(period: Period) -> int | None:
-    """Return the half of the year that contains a period."""
-    quarter = quarter_of_period(period)
-    return period.half or ((quarter + 1) // 2 if quarter else None)
-
-
-def period_covers(outer: Period, inner: Period) -> bool:
-    """Return whether a written period includes a row's: `2024` includes March 2024, and `March` any March."""
-    return all(
-        wanted is None or wanted == have
-        for wanted, have in (
-            (outer.year, inner.year),
-            (outer.half, half_of_period(inner)),
-            (outer.quarter, quarter_of_period(inner)),
-            (outer.month, inner.month),
-            (outer.day, inner.day),
-        )
-    )

@@ -67,7 +67,7 @@ def _coarse_step(value: Decimal, step: Decimal) -> Decimal:
     return max(step, coarse)
 
 
-def stated_direction(passage: Passage, mention: Mention) -> int:
+def direction_of_precision(passage: Passage, mention: Mention) -> int:
     """Return 1 if the words next to a number say up, -1 if they say down, and 0 otherwise."""
     if mention.signed:
         return -1 if mention.readings and mention.readings[0].value < 0 else 1
@@ -92,7 +92,7 @@ def is_whole_mention(mention: Mention) -> bool:
     return any(reading.step >= 1 for reading in mention.readings)
 
 
-def is_rounded_far(mention: Mention, value: float) -> bool:
+def is_rounded_beyond_precision(mention: Mention, value: float) -> bool:
     """Return whether a value would be rounded too far: no one writes `5` for 4.54 without saying `about`."""
     if mention.kind != "number" or mention.hedge or mention.unit in TIME_UNITS or not is_whole_mention(mention):
         return False

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from etude.runtime.number_check.cues import Cues
 from etude.runtime.number_check.mentions import SIZES, Mention
+from etude.runtime.number_check.wording import Wording
 
 if TYPE_CHECKING:
-    from etude.runtime.number_check.search import Search
+    from etude.runtime.number_check.number_search import NumberSearch
 
 
 _FEW = "|".join(sorted((word for word, n in SIZES.items() if n > 1), key=len, reverse=True))
@@ -28,7 +28,9 @@ _LOOKS_BACK = re.compile(
 )
 
 
-def spoken_row_groups(search: Search, mention: Mention, t: int, cues: Cues) -> list[tuple[str, list[int], float]]:
+def spoken_row_groups(
+    search: NumberSearch, mention: Mention, t: int, wording: Wording
+) -> list[tuple[str, list[int], float]]:
     """Return the groups of rows that a sentence speaks of, each with how far-fetched it is."""
     passage, table = search.passage, search.tables[t]
     index = passage.sentence(mention.start)
@@ -44,14 +46,14 @@ def spoken_row_groups(search: Search, mention: Mention, t: int, cues: Cues) -> l
     for group, cost in (
         (near, 0.1),
         (labels, 0.4),
-        (passage.labels_in(index - 1, t), 0.7 if _LOOKS_BACK.search(cues.sentence) else 1.4),
+        (passage.labels_in(index - 1, t), 0.7 if _LOOKS_BACK.search(wording.sentence) else 1.4),
     ):
         rows = list(dict.fromkeys(row for x in group if len(x.rows) == 1 for row in x.rows))
         if 2 <= len(rows) <= 30:
-            found.append(("the named rows", rows, cost if cues.together else cost + 0.6))
+            found.append(("the named rows", rows, cost if wording.together else cost + 0.6))
             for cut in (rows[1:], rows[:-1]) if 3 <= len(rows) <= 6 else ():
                 found.append(("some of the named rows", cut, cost + 1.1))
-    if _LOOKS_BACK.search(cues.sentence):
+    if _LOOKS_BACK.search(wording.sentence):
         rows = list(
             dict.fromkeys(
                 row
@@ -80,7 +82,7 @@ def spoken_row_groups(search: Search, mention: Mention, t: int, cues: Cues) -> l
                 ends = sorted((first.rows[0], last.rows[0]))
                 close = min(abs(mention.start - last.end), abs(first.start - mention.end)) < 12
                 found.append(("the rows between", list(range(ends[0], ends[1] + 1)), 0.3 if close else 0.9))
-    found += _selected(search, t, cues, index)
+    found += _selected(search, t, wording, index)
     found += search.active_near(mention, t)
     if table.complete:
         named = sorted({row for _, rows, cost in found for row in rows if cost < 1})
@@ -88,8 +90,8 @@ def spoken_row_groups(search: Search, mention: Mention, t: int, cues: Cues) -> l
         for taken in {tuple(named), tuple(single)}:
             rest = [row for row in range(table.rows) if row not in taken]
             if taken and rest:
-                found.append(("the other rows", rest, 0.4 if cues.rest else 1.6))
-        if cues.rest:
+                found.append(("the other rows", rest, 0.4 if wording.rest else 1.6))
+        if wording.rest:
             earlier = [x for x in passage.labels_in(index - 1, t) if len(x.rows) == 1][:1]
             largest = {column.extremes[0] for column in table.measures if column.extremes}
             for left_out in {*(x.rows[0] for x in earlier), *largest}:
@@ -97,12 +99,12 @@ def spoken_row_groups(search: Search, mention: Mention, t: int, cues: Cues) -> l
                 found.append((f"all but {table.row_label(left_out)}", kept, 0.7))
         for what, rows, cost in list(found):
             rest = [row for row in range(table.rows) if row not in rows]
-            if rest and cost <= 0.5 and what != "the other rows" and cues.rest:
+            if rest and cost <= 0.5 and what != "the other rows" and wording.rest:
                 found.append((f"all but {what}", rest, 0.5))
     return found
 
 
-def _bounded(search: Search, mention: Mention, t: int, index: int) -> Iterator[tuple[str, list[int], float]]:
+def _bounded(search: NumberSearch, mention: Mention, t: int, index: int) -> Iterator[tuple[str, list[int], float]]:
     """Yield the rows beyond a bound that this sentence or the one before it states, as in `under 10,000`."""
     table, passage = search.tables[t], search.passage
     if not table.complete or table.rows < 3:
@@ -119,9 +121,9 @@ def _bounded(search: Search, mention: Mention, t: int, index: int) -> Iterator[t
                 yield f"those with {column.name} beyond {bound:g}", rows, 0.5 + 0.2 * away
 
 
-def _selected(search: Search, t: int, cues: Cues, index: int) -> Iterator[tuple[str, list[int], float]]:
+def _selected(search: NumberSearch, t: int, wording: Wording, index: int) -> Iterator[tuple[str, list[int], float]]:
     """Yield the `n` largest or smallest rows if the sentence says `top n`, in the order of each measure."""
-    table, text = search.tables[t], cues.sentence
+    table, text = search.tables[t], wording.sentence
     shown = re.search(r"\b(?:shown|listed|displayed|above|below)\b", text, re.I)
     if not table.complete and shown:
         yield "the rows shown", list(range(table.rows)), 0.4

@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from etude.plurals import singular
+from etude.plurals import singular_of_plural
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.columns import WORD
-from etude.runtime.number_check.cues import REST
+from etude.runtime.number_check.column_costs import WORD
 from etude.runtime.number_check.evidence import EvidenceTable
 from etude.runtime.number_check.mentions import Mention, mention_word_set
-from etude.runtime.number_check.precision import is_rounded_far, is_whole_mention, rounding_intervals
-from etude.runtime.number_check.search import Search
+from etude.runtime.number_check.number_search import NumberSearch
+from etude.runtime.number_check.precision import is_rounded_beyond_precision, is_whole_mention, rounding_intervals
+from etude.runtime.number_check.wording import REST
 
 _POINTS = mention_word_set(
     "caveat reason thing point way step note factor takeaway observation finding question option explanation "
@@ -45,7 +45,7 @@ _NEAR, _FAR = 0.5, 0.2
 """How many accidental matches may be expected if the text ties the number to others, and if they are only near."""
 
 
-class Stated:
+class StatedNumber:
     """A verified number of the text with the value that it stands for."""
 
     def __init__(self, mention: Mention, value: float, sentence: int, match: Candidate | None) -> None:
@@ -59,7 +59,7 @@ class Stated:
         return self.mention.unit
 
 
-def look_again(search: Search, mention: Mention, stated: list[Stated]) -> str:
+def take_second_look(search: NumberSearch, mention: Mention, stated: list[StatedNumber]) -> str:
     """Explain a number that nothing explained so far; else empty."""
     if mention.kind in ("date", "ordinal", "time") or not mention.readings:
         return ""
@@ -71,7 +71,7 @@ def look_again(search: Search, mention: Mention, stated: list[Stated]) -> str:
     )
 
 
-def contradicts_parts(search: Search, mention: Mention) -> str:
+def take_second_look_at_parts(search: NumberSearch, mention: Mention) -> str:
     """Explain why a percentage is wrong that stands behind its own two numbers, as in `106 in 202 (51.0%)`."""
     if mention.kind != "percent" or mention.word:
         return ""
@@ -91,14 +91,14 @@ def _plain_number(text: str) -> float | None:
     return None
 
 
-def _is_rhetoric(search: Search, mention: Mention) -> str:
+def _is_rhetoric(search: NumberSearch, mention: Mention) -> str:
     """Return whether a small number counts what the answer lists or names again."""
     if mention.kind != "number" or mention.unit or not is_whole_mention(mention):
         return ""
     if not 1 <= mention.readings[0].value <= _SMALL:
         return ""
     before, after = search.passage.around(mention, 16, 40)
-    nouns = [singular(word.lower()) for word in WORD.findall(re.split(r"[.;:,()\n|]", after)[0])[:3]]
+    nouns = [singular_of_plural(word.lower()) for word in WORD.findall(re.split(r"[.;:,()\n|]", after)[0])[:3]]
     if any(noun in _POINTS for noun in nouns):
         return "counts the points of the answer"
     if mention.word and _ANAPHORA.search(before):
@@ -109,7 +109,7 @@ def _is_rhetoric(search: Search, mention: Mention) -> str:
 
 
 def _fits(mention: Mention, value: float) -> bool:
-    if not math.isfinite(value) or is_rounded_far(mention, value):
+    if not math.isfinite(value) or is_rounded_beyond_precision(mention, value):
         return False
     for low, high in rounding_intervals(mention):
         slack = 1e-9 * max(abs(value), abs(float(high)))
@@ -129,7 +129,7 @@ def _accidents(mention: Mention, values: list[float]) -> float:
     return len(near) * width / max(middle * 1.5 - middle / 1.5, width)
 
 
-def _apposed(search: Search, mention: Mention, stated: list[Stated]) -> str:
+def _apposed(search: NumberSearch, mention: Mention, stated: list[StatedNumber]) -> str:
     """Explain a share or a ratio that stands behind its part: `183 (1.1%)`, `$106 million on $41 million (2.6x)`."""
     if mention.kind not in ("percent", "times"):
         return ""
@@ -156,7 +156,7 @@ def _apposed(search: Search, mention: Mention, stated: list[Stated]) -> str:
             if other.kind == "result" and other.rows == 1 and not other.printed:
                 wholes |= {column.name: column.total * column.factor for column in other.measures}
     values = {}
-    compared = _COMPARED.match(search.cues(mention).after)
+    compared = _COMPARED.match(search.wording(mention).after)
     for what, whole in wholes.items():
         if whole and last.value:
             if not compared:
@@ -175,18 +175,18 @@ def _best(mention: Mention, values: dict[str, float], most: float) -> str:
     return ""
 
 
-def _follows(search: Search, mention: Mention, stated: list[Stated]) -> str:
+def _follows(search: NumberSearch, mention: Mention, stated: list[StatedNumber]) -> str:
     """Explain a number by the verified numbers near it, if the words say how it was computed."""
-    cues = search.cues(mention)
+    wording = search.wording(mention)
     index = search.passage.sentence(mention.start)
-    sort = Stated(mention, 0.0, index, None).sort
+    sort = StatedNumber(mention, 0.0, index, None).sort
     near = [s for s in stated if s.mention is not mention and (-1 <= index - s.sentence <= 2 or _is_mean(s))][-14:]
     own = [s for s in near if s.sentence == index]
     if mention.kind == "number":
         same = [s for s in near if s.sort == sort or (not sort and not s.sort)]
-        values = dict(_amounts(search, mention, same, cues.sentence))
+        values = dict(_amounts(search, mention, same, wording.sentence))
         listed = _listed(search, [s for s in own if s.mention.end <= mention.start and s.mention.kind == "number"])
-        if _AVERAGE.search(f"{cues.before} {cues.after}") and len(listed) > 1:
+        if _AVERAGE.search(f"{wording.before} {wording.after}") and len(listed) > 1:
             mean = sum(s.value for s in listed) / len(listed)
             if _fits(mention, mean):
                 return f"the mean of the {len(listed)} numbers before it"
@@ -202,26 +202,26 @@ def _follows(search: Search, mention: Mention, stated: list[Stated]) -> str:
         values |= _pairwise(amounts, lambda a, b: b / a if a else 0.0, "ratio back")
         return _best(mention, values, _FAR)
     values = {}
-    if cues.changing or mention.signed:
+    if wording.changing or mention.signed:
         values |= _pairwise(amounts, lambda a, b: 100 * (b - a) / abs(a) if a else 0.0, "change")
         values |= _pairwise(amounts, lambda a, b: 100 * (a - b) / abs(b) if b else 0.0, "change back")
-    if cues.sharing or not cues.changing:
+    if wording.sharing or not wording.changing:
         values |= _pairwise(amounts, lambda a, b: 100 * a / (a + b) if a + b else 0.0, "share of both")
         values |= _pairwise(amounts, lambda a, b: 100 * b / (a + b) if a + b else 0.0, "share of both, back")
         values |= _pairwise(amounts, lambda a, b: 100 * min(a, b) / max(a, b) if min(a, b) > 0 else 0.0, "share")
-    if REST.search(cues.sentence) or mention.word:
+    if REST.search(wording.sentence) or mention.word:
         values |= {f"100% less {s.mention.text}": 100 - s.value for s in near if s.sort == "percent"}
     return _best(mention, values, _NEAR if mention.word else _FAR)
 
 
-def _is_mean(stated: Stated) -> bool:
+def _is_mean(stated: StatedNumber) -> bool:
     """Return whether a number is a mean of all rows, which later numbers are often compared with."""
     return stated.match is not None and stated.match.because.startswith(("the mean of", "mean of"))
 
 
-def _listed(search: Search, before: list[Stated]) -> list[Stated]:
+def _listed(search: NumberSearch, before: list[StatedNumber]) -> list[StatedNumber]:
     """Return the last numbers that are listed together, as in `3, 11 and 1 days`."""
-    listed: list[Stated] = []
+    listed: list[StatedNumber] = []
     for s in reversed(before):
         gap = search.passage.text[s.mention.end : listed[-1].mention.start] if listed else ""
         if listed and not re.fullmatch(r"[\s,]*(?:(?:and|und|et|y)\s+)?", gap):
@@ -230,12 +230,14 @@ def _listed(search: Search, before: list[Stated]) -> list[Stated]:
     return listed
 
 
-def _rows(stated: Stated) -> set[int]:
+def _rows(stated: StatedNumber) -> set[int]:
     operand = stated.match.operand or stated.match.like if stated.match else None
     return set(operand.rows) if operand else set()
 
 
-def _amounts(search: Search, mention: Mention, near: list[Stated], sentence: str) -> Iterator[tuple[str, float]]:
+def _amounts(
+    search: NumberSearch, mention: Mention, near: list[StatedNumber], sentence: str
+) -> Iterator[tuple[str, float]]:
     """Yield the differences, sums and complements of numbers of one sort that the sentence may mean."""
     if search.says(mention, "difference") or REST.search(sentence):
         yield from _pairwise(near, lambda a, b: a - b, "difference").items()
@@ -249,7 +251,7 @@ def _amounts(search: Search, mention: Mention, near: list[Stated], sentence: str
                 yield what, whole.value - a.value - b.value
 
 
-def _pairwise(near: list[Stated], step: Callable[[float, float], float], name: str) -> dict[str, float]:
+def _pairwise(near: list[StatedNumber], step: Callable[[float, float], float], name: str) -> dict[str, float]:
     return {
         f"{name} of {a.mention.text} and {b.mention.text}": step(a.value, b.value)
         for a, b in combinations(near, 2)
@@ -257,15 +259,15 @@ def _pairwise(near: list[Stated], step: Callable[[float, float], float], name: s
     }
 
 
-def _plain_cell(search: Search, mention: Mention) -> str:
+def _plain_cell(search: NumberSearch, mention: Mention) -> str:
     """Explain a number that is a cell, if its column is named, or it is long enough, and no label says otherwise."""
     if mention.kind not in ("number", "percent") or mention.hedge or (mention.word and mention.kind == "percent"):
         return ""
     digits = len(mention.readings[0].value.normalize().as_tuple().digits)
-    cues = search.cues(mention)
+    wording = search.wording(mention)
     for t, table in enumerate(search.tables):
         anchors = search.passage.anchors(mention, t)
-        if table.kind != "result" or anchors.strong or anchors.named or anchors.conflict or cues.statistic:
+        if table.kind != "result" or anchors.strong or anchors.named or anchors.conflict or wording.statistic:
             continue
         for c, column in enumerate(table.columns):
             rows = [row for row, value in column.numbers.items() if _fits(mention, value) and value == round(value, 6)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from etude.plurals import singular
+from etude.plurals import singular_of_plural
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.cues import Cues
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention
 from etude.runtime.number_check.operands import Operand
+from etude.runtime.number_check.wording import Wording
 
 _LENGTHS = {
     "m": 1.0, "metre": 1.0, "meter": 1.0, "ft": 0.3048, "feet": 0.3048, "foot": 0.3048, "km": 1000.0, "mi": 1609.344,
@@ -20,7 +20,7 @@ _WEIGHTS = {"kg": 1.0, "g": 0.001, "lb": 0.45359237, "pound": 0.45359237, "oz": 
 _MEASURE = re.compile(r"[\s-]*([A-Za-z]+)")
 
 
-def convert_stated_unit(mention: Mention, o: Operand, cues: Cues) -> Iterator[Candidate]:
+def convert_stated_unit(mention: Mention, o: Operand, wording: Wording) -> Iterator[Candidate]:
     """Yield a number of the sentence in another unit: `185 minutes, i.e. 3 hours 5`, `14,219 ft (4,334 m)`."""
     if mention.unit in TIME_UNITS:
         if o.unit in TIME_UNITS:
@@ -30,19 +30,19 @@ def convert_stated_unit(mention: Mention, o: Operand, cues: Cues) -> Iterator[Ca
         return
     if o.unit == "day":
         for pattern, days in ((r"years?|Jahre?n?|ans|años", 365.2425), (r"months?|Monate?n?|mois|meses", 30.437)):
-            if re.match(rf"[\s*_-]*(?:{pattern})\b", cues.after):
+            if re.match(rf"[\s*_-]*(?:{pattern})\b", wording.after):
                 yield Candidate(o.value / days, o.cost + 0.1, f"{o.what} in another unit")
-    if re.match(r"\s*(?:°|degrees?\s)\s*C", cues.after):
+    if re.match(r"\s*(?:°|degrees?\s)\s*C", wording.after):
         yield Candidate((o.value - 32) / 1.8, o.cost + 0.2, f"{o.what} in degrees Celsius")
-    if re.match(r"\s*(?:°|degrees?\s)\s*F", cues.after):
+    if re.match(r"\s*(?:°|degrees?\s)\s*F", wording.after):
         yield Candidate(o.value * 1.8 + 32, o.cost + 0.4, f"{o.what} in degrees Fahrenheit")
     written = re.search(r"[A-Za-z]+$", mention.text)
-    follows = written or _MEASURE.match(cues.after)
-    own = singular(follows.group().strip(" -").lower()) if follows else ""
+    follows = written or _MEASURE.match(wording.after)
+    own = singular_of_plural(follows.group().strip(" -").lower()) if follows else ""
     for units in (_LENGTHS, _WEIGHTS):
         if own in units:
             for unit, size in units.items():
-                if unit != own and re.search(rf"\d[\s-]*{unit}s?\b", cues.sentence, re.I):
+                if unit != own and re.search(rf"\d[\s-]*{unit}s?\b", wording.sentence, re.I):
                     yield Candidate(o.value * size / units[own], o.cost + 0.2, f"{o.what} in {own}")
 
 

@@ -27,12 +27,12 @@ def open_embeddings(settings: Settings) -> Embeddings | None:
     if chosen == NONE or (not chosen and (find_spec(DEFAULT) is None or find_spec("numpy") is None)):
         return None
     kind, _, model = (chosen or DEFAULT).partition(":")
-    name = kind if kind in plugins.implementation_names("embeddings") else "remote" if model else kind
-    if name not in plugins.implementation_names("embeddings"):
-        known = ", ".join(f"`{n}`" for n in (NONE, *plugins.implementation_names("embeddings")) if n != "remote")
+    name = kind if kind in plugins.plugin_names("embeddings") else "remote" if model else kind
+    if name not in plugins.plugin_names("embeddings"):
+        known = ", ".join(f"`{n}`" for n in (NONE, *plugins.plugin_names("embeddings")) if n != "remote")
         raise Invalid(
             f"The embeddings `{chosen}` do not exist.",
             hint=f"Use {known}, or PROVIDER:MODEL with the address in `models.PROVIDER.base_url`.",
         )
-    opened: Embeddings = plugins.load_implementation("embeddings", name)(settings, kind, model)
+    opened: Embeddings = plugins.load_plugin("embeddings", name)(settings, kind, model)
     return opened

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from etude.errors import Unavailable
-from etude.lean_imports import allow_numpy
+from etude.lean_imports import allow_numpy_import
 
 
 class Embeddings(ABC):
@@ -34,7 +34,7 @@ class Embeddings(ABC):
 
 def load_numpy_for_embeddings() -> Any:
     """Return numpy, also in a process that left it out."""
-    allow_numpy()
+    allow_numpy_import()
     return load_embedding_library("numpy")
 
 
@@ -47,7 +47,7 @@ def load_embedding_library(name: str, package: str = "") -> Any:
         raise Unavailable(f"`{name}` is not installed.", hint=f"pip install {wanted}") from None
 
 
-def to_unit_length(vectors: Any) -> Any:
+def embeddings_to_unit_length(vectors: Any) -> Any:
     """Return the vectors with length 1; those of length 0, or with NaN, become zeros."""
     np = load_numpy_for_embeddings()
     array = np.nan_to_num(np.asarray(vectors, dtype=np.float32))

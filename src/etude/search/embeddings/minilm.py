@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from etude.errors import Unavailable
-from etude.search.embeddings.base import Embeddings, load_embedding_library, load_numpy_for_embeddings, to_unit_length
+from etude.search.embeddings.base import (
+    Embeddings,
+    embeddings_to_unit_length,
+    load_embedding_library,
+    load_numpy_for_embeddings,
+)
 
 if TYPE_CHECKING:
     from etude.settings import Settings
@@ -49,7 +54,7 @@ class MiniLmEmbeddings(Embeddings):
             if self._tokenizer is None:
                 self._load()
         done = [self._forward(texts[i : i + self.batch]) for i in range(0, len(texts), self.batch)]
-        return to_unit_length(np.concatenate(done)) if done else np.zeros((0, 384), np.float32)
+        return embeddings_to_unit_length(np.concatenate(done)) if done else np.zeros((0, 384), np.float32)
 
     def _forward(self, texts: Sequence[str]) -> Any:
         np, w = load_numpy_for_embeddings(), self._weights

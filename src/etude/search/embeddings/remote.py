@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from etude.errors import Invalid, ModelError, ModelUnavailable
-from etude.search.embeddings.base import Embeddings, load_numpy_for_embeddings, to_unit_length
+from etude.search.embeddings.base import Embeddings, embeddings_to_unit_length, load_numpy_for_embeddings
 from etude.settings import ModelSettings, read_setting_reference
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class RemoteEmbeddings(Embeddings):
         for start in range(0, len(texts), self.batch):
             # Servers refuse an empty text.
             found += self._ask([text or " " for text in texts[start : start + self.batch]])
-        return to_unit_length(np.array(found, dtype=np.float32)) if found else np.zeros((0, 1), np.float32)
+        return embeddings_to_unit_length(np.array(found, dtype=np.float32)) if found else np.zeros((0, 1), np.float32)
 
     def _ask(self, texts: list[str]) -> list[list[float]]:
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})

@@ -8,7 +8,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from etude.search.embeddings.base import Embeddings, load_embedding_library, load_numpy_for_embeddings, to_unit_length
+from etude.search.embeddings.base import (
+    Embeddings,
+    embeddings_to_unit_length,
+    load_embedding_library,
+    load_numpy_for_embeddings,
+)
 
 if TYPE_CHECKING:
     from etude.settings import Settings
@@ -33,4 +38,4 @@ class WordLlamaEmbeddings(Embeddings):
                 # Its default looks for the tokenizer in a folder that the wheel does not have.
                 folder = Path(self._library.__file__).parent
                 self._model = self._library.WordLlama.load(cache_dir=folder, disable_download=True)
-            return to_unit_length(self._model.embed(list(texts), norm=False))
+            return embeddings_to_unit_length(self._model.embed(list(texts), norm=False))

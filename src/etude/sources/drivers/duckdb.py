@@ -13,8 +13,8 @@ from etude.errors import EtudeError, LimitExceeded, SourceError, SourceLocked, S
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
 from etude.sources.duckdb_errors import broken_duckdb_error, invalid_duckdb_query, is_fatal_duckdb_error
 from etude.sources.file_fingerprint import file_fingerprint, paths_fingerprint
-from etude.sources.guard_duckdb import GrantedNames, Guard, fold_duckdb_name
-from etude.sources.quoting import quote_identifier, quote_literal
+from etude.sources.guard_duckdb import DuckdbGrantedNames, DuckdbGuard
+from etude.sources.quoting import fold_duckdb_name, quote_identifier, quote_literal
 
 PREPARED = 256
 # These types are sent as text: Arrow has no type for them, or DuckDB's export to Arrow loses something.
@@ -48,7 +48,7 @@ class DuckdbDriver(Driver):
         if also := [m.name for m in others if m.unqualified]:
             path = ",".join(f"{quote_identifier(name)}.main" for name in (mount.name, *also))
             self._connection.execute(f"SET search_path = {quote_literal(path)}")
-        self._guard = Guard(self._apart, self._names(), self._macros)
+        self._guard = DuckdbGuard(self._apart, self._names(), self._macros)
         # Read once: the attached databases cannot change.
         reader = _CatalogReader(self._apart, self._mounts, self._hidden)
         self._tables = reader.tables()
@@ -119,7 +119,7 @@ class DuckdbDriver(Driver):
         run("SET enable_external_access = false")
         run("SET lock_configuration = true")
 
-    def _names(self) -> GrantedNames:
+    def _names(self) -> DuckdbGrantedNames:
         ours = {m.name for m in self._mounts}
         rows = self._apart.execute(
             "SELECT database_name, schema_name, table_name FROM duckdb_tables() UNION ALL "
@@ -127,7 +127,7 @@ class DuckdbDriver(Driver):
         ).fetchall()
         all_granted = all(m.tables is None for m in self._mounts)
         also = [m.name for m in self._mounts[1:] if m.unqualified]
-        return GrantedNames(self._mounts[0].name, [r for r in rows if r[0] in ours], all_granted, also)
+        return DuckdbGrantedNames(self._mounts[0].name, [r for r in rows if r[0] in ours], all_granted, also)
 
     def _macros(self) -> list[str]:
         # A macro of the file may read any of its tables, so no macro is callable if only some tables are granted.
@@ -145,7 +145,7 @@ class DuckdbDriver(Driver):
         return {"tables": self._tables}
 
     def check(self, sql: str, params: int = 0) -> CheckedQuery:
-        """See `Guard.check`. `SHOW TABLES` lists the tables of all schemas, by the names that a query uses."""
+        """See `DuckdbGuard.check`. `SHOW TABLES` lists the tables of all schemas, by the names that a query uses."""
         if _SHOW_TABLES.fullmatch(sql) and any("." in name for name in self._own_tables):
             names = ", ".join(f"({quote_literal(name)})" for name in sorted(self._own_tables))
             listed = f"SELECT name FROM (VALUES {names}) AS tables(name) ORDER BY name"

@@ -28,9 +28,19 @@ from etude.errors import (
     Unavailable,
 )
 from etude.sources.base import CheckedQuery, Json, Mount, query_timeout_error
-from etude.sources.drivers.server_driver import ServerDriver, shorten_name_list
-from etude.sources.guard_sql import Granted, column_hint, is_granted_table
-from etude.sources.rows import CHUNK_ROWS, Digits, Plain, Printed, RowColumn, Shape, Sure, read_time, to_batches
+from etude.sources.drivers.server_driver import ServerDriver, shorten_list
+from etude.sources.guard_sql import Granted, guard_column_hint, is_granted_table
+from etude.sources.rows import (
+    CHUNK_ROWS,
+    DigitsRowShape,
+    PlainRowShape,
+    PrintedRowShape,
+    RowColumn,
+    RowShape,
+    SureRowShape,
+    read_row_time,
+    to_batches,
+)
 
 CONNECT_S = 10
 METADATA_S = 30
@@ -166,14 +176,14 @@ class MysqlDriver(ServerDriver["_Schema"]):
             rights = {re.sub(r"\s*\(.*", "", right).strip().upper() for right in _RIGHTS.split(grant.group(1))}
             more = sorted(rights - _HARMLESS)
             if more:
-                warnings.append(f"The user has {shorten_name_list(more)} on `{grant.group(2).replace('`', '')}`.")
+                warnings.append(f"The user has {shorten_list(more)} on `{grant.group(2).replace('`', '')}`.")
         roles = [str(row[0]) for row, grant in zip(grants, found, strict=True) if grant is None]
         if any(re.match(r"GRANT .* TO ", text) and " ON " not in text for text in roles):
             warnings.append("The user has roles; etude does not check their privileges.")
         known = self._known()
         others = [".".join(row[:2]) for row in tables if (row[0], row[1]) not in known.tables]
         if others:
-            warnings.append(f"The user may also read {shorten_name_list(others)}, which the source does not grant.")
+            warnings.append(f"The user may also read {shorten_list(others)}, which the source does not grant.")
         return warnings
 
     def catalog(self) -> Json:
@@ -268,7 +278,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
             )
         bad = (self._pymysql.ProgrammingError, self._pymysql.DataError, self._pymysql.NotSupportedError)
         if checked is not None and (isinstance(error, bad) or code in _BAD_QUERY or code >= 3100):
-            hint = column_hint(text, self._known().column_names(checked.tables))
+            hint = guard_column_hint(text, self._known().column_names(checked.tables))
             line = re.search(r"at line (\d+)", text)
             return InvalidQuery(
                 f"The server reported an error: {text}.", hint=hint, line=int(line.group(1)) if line else None
@@ -530,7 +540,7 @@ def _scanned(plan: Any) -> Iterator[int]:
             yield from _scanned(item)
 
 
-class Bits(Plain):
+class MysqlBits(PlainRowShape):
     """Bit strings of up to 64 bits. The server sends them as bytes; the result has integers."""
 
     def array(self, values: Sequence[Any], kind: Any) -> Any:
@@ -541,17 +551,17 @@ class Bits(Plain):
 _BINARY_CHARSET = 63
 _UNSIGNED = 32
 _INTEGERS = {1: "int8", 2: "int16", 3: "int32", 8: "int64", 9: "int32"}
-_SHAPES: dict[int, Shape] = {
-    4: Sure(pa.float32()),
-    5: Sure(pa.float64()),
-    7: Printed(pa.timestamp("us")),
-    10: Printed(pa.date32()),
-    11: Printed(pa.time64("us"), read_time),
-    12: Printed(pa.timestamp("us")),
-    13: Sure(pa.int16()),
-    14: Printed(pa.date32()),
-    16: Bits(pa.uint64()),
-    255: Plain(pa.binary()),
+_SHAPES: dict[int, RowShape] = {
+    4: SureRowShape(pa.float32()),
+    5: SureRowShape(pa.float64()),
+    7: PrintedRowShape(pa.timestamp("us")),
+    10: PrintedRowShape(pa.date32()),
+    11: PrintedRowShape(pa.time64("us"), read_row_time),
+    12: PrintedRowShape(pa.timestamp("us")),
+    13: SureRowShape(pa.int16()),
+    14: PrintedRowShape(pa.date32()),
+    16: MysqlBits(pa.uint64()),
+    255: PlainRowShape(pa.binary()),
 }
 _TEXTS = frozenset({15, 249, 250, 251, 252, 253, 254})
 _NAMES = {
@@ -567,16 +577,16 @@ def _precision(field: Any) -> tuple[int, int]:
     return max(field.length - sign - point, field.scale, 1), field.scale
 
 
-def _shape(field: Any) -> Shape:
+def _shape(field: Any) -> RowShape:
     code = field.type_code
     if code in _INTEGERS:
         name = _INTEGERS[code]
-        return Sure(getattr(pa, "u" + name if field.flags & _UNSIGNED else name)())
+        return SureRowShape(getattr(pa, "u" + name if field.flags & _UNSIGNED else name)())
     if code in (0, 246):
-        return Digits(*_precision(field))
+        return DigitsRowShape(*_precision(field))
     if code in _TEXTS:
-        return Plain(pa.binary() if field.charsetnr == _BINARY_CHARSET else pa.string())
-    return _SHAPES.get(code, Plain(pa.string()))
+        return PlainRowShape(pa.binary() if field.charsetnr == _BINARY_CHARSET else pa.string())
+    return _SHAPES.get(code, PlainRowShape(pa.string()))
 
 
 def _type_name(field: Any) -> str:

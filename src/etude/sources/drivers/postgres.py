@@ -24,23 +24,23 @@ from etude.errors import (
     Unavailable,
 )
 from etude.sources.base import CheckedQuery, Json, Mount, query_timeout_error
-from etude.sources.drivers.server_driver import ServerDriver, shorten_name_list
-from etude.sources.guard_sql import Granted, UserCode, column_hint, is_granted_table
+from etude.sources.drivers.server_driver import ServerDriver, shorten_list
+from etude.sources.guard_sql import Granted, UserCode, guard_column_hint, is_granted_table
 from etude.sources.query_hints import type_error_hint
 from etude.sources.rows import (
     CHUNK_ROWS,
-    Digits,
-    Plain,
-    Printed,
+    DigitsRowShape,
+    PlainRowShape,
+    PrintedRowShape,
     RowColumn,
-    Shape,
-    Sure,
-    cast_text,
-    read_bool,
-    read_instant,
-    read_interval,
-    read_list,
-    read_time,
+    RowShape,
+    SureRowShape,
+    cast_row_text,
+    read_row_bool,
+    read_row_instant,
+    read_row_interval,
+    read_row_list,
+    read_row_time,
     to_batches,
 )
 
@@ -347,22 +347,18 @@ class PostgresDriver(ServerDriver["_Schema"]):
         if may:
             warnings.append(f"The role `{role}` may {', '.join(may)}.")
         if member:
-            warnings.append(f"The role `{role}` is a member of {shorten_name_list(member)}.")
+            warnings.append(f"The role `{role}` is a member of {shorten_list(member)}.")
         if writable := sorted(self._names(_WRITABLE)):
-            warnings.append(f"The role `{role}` may change {shorten_name_list(writable)}.")
+            warnings.append(f"The role `{role}` may change {shorten_list(writable)}.")
         if schemas := sorted(self._names(_CREATABLE)):
-            warnings.append(f"The role `{role}` may create objects in the schemas {shorten_name_list(schemas)}.")
+            warnings.append(f"The role `{role}` may create objects in the schemas {shorten_list(schemas)}.")
         if creates:
             warnings.append(f"The role `{role}` may create schemas.")
         if definers := sorted(self._names(_DEFINERS)):
-            warnings.append(
-                f"The role `{role}` may call {shorten_name_list(definers)} with the privileges of their owners."
-            )
+            warnings.append(f"The role `{role}` may call {shorten_list(definers)} with the privileges of their owners.")
         others = [f"{r[1]}.{r[2]}" for r in self._ask(_RELATIONS) if not self._is_wanted(_Relation(*r)) and not r[-1]]
         if others:
-            warnings.append(
-                f"The role `{role}` may also read {shorten_name_list(others)}, which the source does not grant."
-            )
+            warnings.append(f"The role `{role}` may also read {shorten_list(others)}, which the source does not grant.")
         if warnings and not read_only:
             warnings.append(f"Consider `ALTER ROLE {role} SET default_transaction_read_only = on`.")
         return warnings
@@ -488,7 +484,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
 
     def _invalid(self, error: Any, text: str, checked: CheckedQuery) -> InvalidQuery:
         columns = self._known().column_names(checked.tables)
-        hint = " ".join((error.diag.message_hint or "").split()) or column_hint(text, columns)
+        hint = " ".join((error.diag.message_hint or "").split()) or guard_column_hint(text, columns)
         position: dict[str, int] = {}
         if error.diag.statement_position:
             before = checked.sql[: int(error.diag.statement_position) - 1]
@@ -627,46 +623,46 @@ def _scans(plan: Json) -> Iterator[Json]:
         yield from _scans(part)
 
 
-_TEXT = Plain(pa.string())
-_SHAPES: dict[int, Shape] = {
-    16: Sure(pa.bool_(), read_bool),
-    17: Plain(pa.binary()),
-    20: Sure(pa.int64()),
-    21: Sure(pa.int16()),
-    23: Sure(pa.int32()),
-    26: Sure(pa.uint32()),
-    700: Sure(pa.float32()),
-    701: Sure(pa.float64()),
-    1082: Printed(pa.date32()),
-    1083: Printed(pa.time64("us"), read_time),
-    1114: Printed(pa.timestamp("us")),
-    1184: Printed(pa.timestamp("us", "UTC"), read_instant),
-    1186: Printed(pa.month_day_nano_interval(), read_interval),
+_TEXT = PlainRowShape(pa.string())
+_SHAPES: dict[int, RowShape] = {
+    16: SureRowShape(pa.bool_(), read_row_bool),
+    17: PlainRowShape(pa.binary()),
+    20: SureRowShape(pa.int64()),
+    21: SureRowShape(pa.int16()),
+    23: SureRowShape(pa.int32()),
+    26: SureRowShape(pa.uint32()),
+    700: SureRowShape(pa.float32()),
+    701: SureRowShape(pa.float64()),
+    1082: PrintedRowShape(pa.date32()),
+    1083: PrintedRowShape(pa.time64("us"), read_row_time),
+    1114: PrintedRowShape(pa.timestamp("us")),
+    1184: PrintedRowShape(pa.timestamp("us", "UTC"), read_row_instant),
+    1186: PrintedRowShape(pa.month_day_nano_interval(), read_row_interval),
     # Arrays of one dimension; others stay text, as Postgres prints them.
-    1000: Printed(pa.list_(pa.bool_()), read_list(read_bool)),
-    1005: Printed(pa.list_(pa.int16()), read_list(cast_text)),
-    1007: Printed(pa.list_(pa.int32()), read_list(cast_text)),
-    1016: Printed(pa.list_(pa.int64()), read_list(cast_text)),
-    1021: Printed(pa.list_(pa.float32()), read_list(cast_text)),
-    1022: Printed(pa.list_(pa.float64()), read_list(cast_text)),
-    1182: Printed(pa.list_(pa.date32()), read_list(cast_text)),
-    1115: Printed(pa.list_(pa.timestamp("us")), read_list(cast_text)),
-    1185: Printed(pa.list_(pa.timestamp("us", "UTC")), read_list(read_instant)),
+    1000: PrintedRowShape(pa.list_(pa.bool_()), read_row_list(read_row_bool)),
+    1005: PrintedRowShape(pa.list_(pa.int16()), read_row_list(cast_row_text)),
+    1007: PrintedRowShape(pa.list_(pa.int32()), read_row_list(cast_row_text)),
+    1016: PrintedRowShape(pa.list_(pa.int64()), read_row_list(cast_row_text)),
+    1021: PrintedRowShape(pa.list_(pa.float32()), read_row_list(cast_row_text)),
+    1022: PrintedRowShape(pa.list_(pa.float64()), read_row_list(cast_row_text)),
+    1182: PrintedRowShape(pa.list_(pa.date32()), read_row_list(cast_row_text)),
+    1115: PrintedRowShape(pa.list_(pa.timestamp("us")), read_row_list(cast_row_text)),
+    1185: PrintedRowShape(pa.list_(pa.timestamp("us", "UTC")), read_row_list(read_row_instant)),
     # Lists of text, varchar, char, name, uuid, json, jsonb and numeric hold text: a list of decimals needs one scale.
     **{
-        oid: Printed(pa.list_(pa.string()), read_list(cast_text))
+        oid: PrintedRowShape(pa.list_(pa.string()), read_row_list(cast_row_text))
         for oid in (1009, 1015, 1014, 1003, 2951, 199, 3807, 1231)
     },
 }
 
 
-def _shape(oid: int, modifier: int) -> Shape:
+def _shape(oid: int, modifier: int) -> RowShape:
     if oid != 1700:
         return _SHAPES.get(oid, _TEXT)
     if modifier < 0:
-        return Digits()
+        return DigitsRowShape()
     precision, scale = ((modifier - 4) >> 16) & 0xFFFF, (modifier - 4) & 0x7FF
     if scale > 1023:
         # A negative scale rounds digits before the point: numeric(2,-3) can hold 99000.
-        return Digits(precision + 2048 - scale, 0)
-    return Digits(precision, scale)
+        return DigitsRowShape(precision + 2048 - scale, 0)
+    return DigitsRowShape(precision, scale)

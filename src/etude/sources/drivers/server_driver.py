@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from etude.errors import UnknownTable
 from etude.sources.base import CheckedQuery, Driver
 from etude.sources.guard_sql import Granted, check_sql
 
 
-def shorten_name_list(names: Sequence[str], most: int = 5) -> str:
+def shorten_list(names: Sequence[str], most: int = 5) -> str:
     """Return the first names in backticks, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(f"`{name}`" for name in names[:most]) + more
 
 
-class KnownSchema(Protocol):
+class ServerSchema(Protocol):
     """The part of a schema that the guard needs."""
 
     @property
@@ -25,13 +25,12 @@ class KnownSchema(Protocol):
         """The tables that statements may read."""
 
 
-S = TypeVar("S", bound=KnownSchema)
+S = TypeVar("S", bound=ServerSchema)
 
 
 class ServerDriver(Driver, Generic[S]):
     """One connection to a server. The permissions of its user apply, and etude allows no writes."""
 
-    needs_network: ClassVar[bool] = True
     _where: dict[str, Any]
     _schema: S | None = None
 

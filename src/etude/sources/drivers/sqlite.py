@@ -29,7 +29,7 @@ from etude.errors import (
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, query_timeout_error, tables_fingerprint
 from etude.sources.file_fingerprint import file_stamp, sqlite_fingerprint
 from etude.sources.functions import allowed_functions
-from etude.sources.guard_sql import Described, Granted, check_sql, column_hint, is_granted_table
+from etude.sources.guard_sql import Described, Granted, check_sql, guard_column_hint, is_granted_table
 from etude.sources.quoting import quote_identifier, quote_literal
 from etude.sources.rows import CHUNK_ROWS, Dynamic, RowColumn, to_batches
 
@@ -337,7 +337,7 @@ class SqliteDriver(Driver):
             )
         if name == "SQLITE_ERROR" and checked is not None:
             columns = [c for t in checked.tables for c, *_ in schema.columns.get(t, [])] if schema else []
-            return InvalidQuery(f"SQLite reported an error: {text}.", hint=column_hint(text, columns))
+            return InvalidQuery(f"SQLite reported an error: {text}.", hint=guard_column_hint(text, columns))
         hint = "Check that the file is complete, and that no other process has locked it."
         return _kind_of(error)(f"SQLite failed: {text}.", hint=hint, fatal=name.startswith(_BROKEN) or None)
 

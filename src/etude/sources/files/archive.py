@@ -11,9 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from etude.errors import Invalid, LimitExceeded
-from etude.sources.files.content import compression_of, open_decompressed
-from etude.sources.files.discover import clean_table_name, format_by_name, stem_of
+from etude.sources.files.discover import discover_format_by_name, discovered_file_stem
 from etude.sources.files.document import is_document
+from etude.sources.files.file_content import content_compression, open_decompressed_content
+from etude.sources.files.table_names import clean_table_name
 
 MOST_MEMBERS = 1_000
 MOST_BYTES = 16 << 30
@@ -25,7 +26,7 @@ ENCRYPTED = 1
 CHUNK = 1 << 20
 
 
-def unzip(path: str, folder: Path, documents: bool = False) -> tuple[list[tuple[str, Path]], list[str]]:
+def unzip_archive(path: str, folder: Path, documents: bool = False) -> tuple[list[tuple[str, Path]], list[str]]:
     """Unpack the tables of an archive; return the name and the file of each, and notes on what was left out."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -94,11 +95,11 @@ def _extract(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, targe
             if size > most:
                 raise _bomb(path, member)
             out.write(chunk)
-    if not compression_of(str(target)):
+    if not content_compression(str(target)):
         return size
     # A bomb may be packed twice, so the bytes of a compressed file count as they are once it is read.
     size = 0
-    with suppress(Invalid), open_decompressed(str(target)) as unpacked:  # if it is damaged, its reader says so
+    with suppress(Invalid), open_decompressed_content(str(target)) as unpacked:  # if it is damaged, its reader says so
         while chunk := unpacked.read(CHUNK):
             size += len(chunk)
             if size > most:
@@ -106,13 +107,13 @@ def _extract(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, targe
     return size
 
 
-def most_unpacked(path: str) -> int:
+def most_unpacked_from_archive(path: str) -> int:
     """Return how many bytes a file may have when it is read: fewer than `MOST_RATIO` times its size if compressed."""
-    return min(MOST_BYTES, max(SMALL, MOST_RATIO * os.path.getsize(path))) if compression_of(path) else sys.maxsize
+    return min(MOST_BYTES, max(SMALL, MOST_RATIO * os.path.getsize(path))) if content_compression(path) else sys.maxsize
 
 
-def refuse_growth(path: str) -> LimitExceeded:
-    """Return the error for a compressed file that has more bytes than `most_unpacked` allows."""
+def refuse_archive_growth(path: str) -> LimitExceeded:
+    """Return the error for a compressed file that has more bytes than `most_unpacked_from_archive` allows."""
     return LimitExceeded(
         f"`{path}` grows more than {MOST_RATIO}-fold, or to more than {MOST_BYTES >> 30} GiB, when unpacked.",
         hint="The file may be a decompression bomb. If it is not, unpack it.",
@@ -120,7 +121,7 @@ def refuse_growth(path: str) -> LimitExceeded:
 
 
 def _is_wanted(name: str, documents: bool) -> bool:
-    return format_by_name(name) not in ("", "zip") or (documents and is_document(name))
+    return discover_format_by_name(name) not in ("", "zip") or (documents and is_document(name))
 
 
 def _is_hidden(name: str) -> bool:
@@ -130,4 +131,4 @@ def _is_hidden(name: str) -> bool:
 def _file_name(name: str) -> str:
     """Return a plain file name with the endings of the member."""
     base = name.replace("\\", "/").rsplit("/", 1)[-1]
-    return clean_table_name(stem_of(base)) + base[len(stem_of(base)) :].lower()
+    return clean_table_name(discovered_file_stem(base)) + base[len(discovered_file_stem(base)) :].lower()

@@ -28,8 +28,8 @@ from etude.sources.files.date_styles import (
     order_sql,
     read_mixed_dates,
 )
+from etude.sources.files.load_report import TypeNote
 from etude.sources.files.parquet import read_parquet, write_query_to_parquet
-from etude.sources.files.report import TypeNote
 from etude.sources.quoting import quote_identifier, quote_literal
 
 NULL_MARKERS = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?", ".")
@@ -137,7 +137,7 @@ def parse_reading_options(options: Mapping[str, str]) -> ReadingOptions:
     return ReadingOptions(dates, decimal)
 
 
-class Counts:
+class ColumnTypeCounts:
     """How many values of a column pass each test; `values` counts all that are not null."""
 
     def __init__(self, found: tuple[int, ...]) -> None:
@@ -191,14 +191,14 @@ class _Decision:
     said: str = ""
 
 
-def refine_types(
+def refine_column_types(
     con: Any, staged: Path, target: Path, leave: str = "", reading: ReadingOptions | None = None
 ) -> tuple[int, tuple[TypeNote, ...]]:
     """Type text columns that hold numbers or dates, except `leave`; return the row count and notes."""
     columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(staged))}").fetchall()
     rows = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()[0]
     texts = [c[0] for c in columns if c[1] == "VARCHAR" and c[0] != leave]
-    notes = [describe_wide_numbers(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
+    notes = [describe_wide_number_type(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
     casts, missing = _without_nans(con, staged, [c[0] for c in columns if c[1] == "DOUBLE"])
     notes += missing
     counted = _candidates(con, staged, texts, rows)
@@ -220,7 +220,7 @@ def refine_types(
     return rows, tuple(notes)
 
 
-def describe_wide_numbers(column: str) -> TypeNote:
+def describe_wide_number_type(column: str) -> TypeNote:
     """Return the note on a column of whole numbers beyond 64 bits."""
     return TypeNote(column, "DECIMAL(38,0)", "its whole numbers need more than 64 bits")
 
@@ -241,16 +241,16 @@ def _without_nans(con: Any, staged: Path, doubles: list[str]) -> tuple[dict[str,
     return casts, notes
 
 
-def _candidates(con: Any, staged: Path, texts: list[str], rows: int) -> dict[str, Counts]:
+def _candidates(con: Any, staged: Path, texts: list[str], rows: int) -> dict[str, ColumnTypeCounts]:
     """Find columns that look like numbers or dates in a sample, and count their values over the whole file."""
     step = rows // SAMPLE_ROWS + 1
     seen = _aggregate(con, staged, texts, _outline, step)
     likely = [c for c, (values, markers, digits) in seen.items() if 0 < NOTED_SHARE * (values - markers) <= digits]
-    sampled = {c: Counts(found) for c, found in _aggregate(con, staged, likely, _counts, step).items()}
+    sampled = {c: ColumnTypeCounts(found) for c, found in _aggregate(con, staged, likely, _counts, step).items()}
     if step == 1:
         return sampled
     likely = [c for c, n in sampled.items() if n.typed >= NOTED_SHARE / 2 * n.rest]
-    return {c: Counts(found) for c, found in _aggregate(con, staged, likely, _counts, 1).items()}
+    return {c: ColumnTypeCounts(found) for c, found in _aggregate(con, staged, likely, _counts, 1).items()}
 
 
 def _aggregate(
@@ -287,7 +287,7 @@ def _on(test: str, text: str) -> str:
     return test.replace("{t}", text)
 
 
-def _decided_order(counted: dict[str, Counts]) -> tuple[str, str]:
+def _decided_order(counted: dict[str, ColumnTypeCounts]) -> tuple[str, str]:
     """Return the order of day and month, and the column whose values decide it, if all such columns agree."""
     orders: dict[str, str] = {}
     for column, n in counted.items():
@@ -297,7 +297,7 @@ def _decided_order(counted: dict[str, Counts]) -> tuple[str, str]:
     return next(iter(orders.items())) if len(orders) == 1 else ("", "")
 
 
-def _decided_decimal(counted: dict[str, Counts]) -> tuple[str, str]:
+def _decided_decimal(counted: dict[str, ColumnTypeCounts]) -> tuple[str, str]:
     """Return the decimal separator, and the column whose values decide it, if all such columns agree."""
     marks: dict[str, str] = {}
     for column, n in counted.items():
@@ -307,7 +307,7 @@ def _decided_decimal(counted: dict[str, Counts]) -> tuple[str, str]:
 
 
 def _decide(
-    con: Any, staged: Path, column: str, n: Counts, reading: ReadingOptions, others: _Others
+    con: Any, staged: Path, column: str, n: ColumnTypeCounts, reading: ReadingOptions, others: _Others
 ) -> tuple[str, TypeNote | None]:
     """Return the SQL that types the column (empty to leave it), and a note for the report."""
     if not n.rest:
@@ -372,7 +372,7 @@ def _decide_styles(con: Any, staged: Path, column: str, reading: ReadingOptions)
 
 
 def _decide_order(
-    con: Any, staged: Path, column: str, n: Counts, reading: ReadingOptions, like: tuple[str, str]
+    con: Any, staged: Path, column: str, n: ColumnTypeCounts, reading: ReadingOptions, like: tuple[str, str]
 ) -> _Decision | str:
     """Return the type of a column of dates such as `03/04/2024`, or why it stays text."""
     first = _examples(con, staged, column, _VALUE, 1)
@@ -407,7 +407,7 @@ def _decide_order(
 
 
 def _decide_number(
-    con: Any, staged: Path, column: str, n: Counts, reading: ReadingOptions, like: tuple[str, str]
+    con: Any, staged: Path, column: str, n: ColumnTypeCounts, reading: ReadingOptions, like: tuple[str, str]
 ) -> _Decision | str:
     """Return the type of a column of numbers with signs or separators, or why it stays text."""
     if max(n.english, n.european, n.spaced) < MIXED_SHARE * n.rest:
@@ -460,7 +460,7 @@ def _decide_number(
     return _Decision("DOUBLE" if fractions else "BIGINT", sql, ", and ".join(said))
 
 
-def _has_decimal_comma(n: Counts, wanted: str) -> bool | None:
+def _has_decimal_comma(n: ColumnTypeCounts, wanted: str) -> bool | None:
     """Return whether a comma starts the decimals, or None if nothing decides it."""
     if n.sure_english or n.sure_european:
         return not n.sure_english
@@ -469,7 +469,7 @@ def _has_decimal_comma(n: Counts, wanted: str) -> bool | None:
     return None if n.separated else False
 
 
-def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
+def _mixed(con: Any, staged: Path, column: str, n: ColumnTypeCounts) -> TypeNote | None:
     """Return a note if most values, but not all, are numbers or dates."""
     tests = (
         (NUMBER, n.number, "number"),

@@ -5,10 +5,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-import re
 import stat
-import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import NamedTuple
 from etude.errors import Invalid, NotFound, SourceMissing
 from etude.sources.file_fingerprint import paths_fingerprint
 from etude.sources.files.document import is_document
+from etude.sources.files.table_names import clean_table_name, unique_table_names
 
 FORMATS = {
     ".csv": "csv",
@@ -38,24 +37,13 @@ PACKABLE = ("csv", "json")
 MOST_FILES = 100_000
 LOADER = 4
 """Raised when loading the same file gives another table, so that converted files are made again."""
-# Words that need quotes after FROM, or as the name before a column.
-WORDS = """
-    all analyse analyze and anti any array as asc asof asymmetric at authorization binary both by case cast check
-    collate collation column concurrently constraint create cross default deferrable desc describe distinct do else
-    end except false fetch for foreign freeze from full glob group having ilike in initially inner intersect into is
-    isnull join lambda lateral leading left like limit natural not notnull null offset on only or order outer overlaps
-    pivot pivot_longer pivot_wider placing positional primary qualify references returning right select semi show
-    similar some summarize symmetric table tablesample then to trailing true union unique unpack unpivot using variadic
-    verbose when where window with
-"""
-RESERVED = frozenset(WORDS.split())
 Options = tuple[tuple[str, str], ...]
 DOCUMENTS = ("documents", "true")
 """The option of files among which documents are read as tables of their text."""
 
 
 @dataclass(frozen=True)
-class FileTable:
+class DiscoveredTable:
     """Files that make one table (a workbook may make several)."""
 
     table: str
@@ -73,10 +61,10 @@ class FileTable:
 
 
 @dataclass(frozen=True)
-class FoundFiles:
+class DiscoveredFiles:
     """The tables behind a path, and the names of files that were left out."""
 
-    tables: tuple[FileTable, ...]
+    tables: tuple[DiscoveredTable, ...]
     ignored: tuple[str, ...]
     """Files of an unsupported kind."""
     links: tuple[str, ...] = ()
@@ -107,12 +95,14 @@ class _Root(NamedTuple):
         return real if inside and not _is_foreign(real) else None
 
 
-def discover(url: str, *, follow_links: bool = False, options: Options = ()) -> list[FileTable]:
+def discover(url: str, *, follow_links: bool = False, options: Options = ()) -> list[DiscoveredTable]:
     """Return the tables behind a file, a folder or a glob; only names and sizes are read."""
-    return list(scan_files(url, follow_links=follow_links, options=options).tables)
+    return list(discover_files(url, follow_links=follow_links, options=options).tables)
 
 
-def scan_files(url: str, *, follow_links: bool = False, options: Options = (), uploaded: bool = False) -> FoundFiles:
+def discover_files(
+    url: str, *, follow_links: bool = False, options: Options = (), uploaded: bool = False
+) -> DiscoveredFiles:
     """Do the same as `discover`, and return the names of files that were left out, too.
 
     A symbolic link that leads out of the folder is followed only with `follow_links`: otherwise any user who may
@@ -136,10 +126,10 @@ def scan_files(url: str, *, follow_links: bool = False, options: Options = (), u
         raise Invalid(f"No readable file at `{url}`. {_listing(ignored)}", hint=f"etude reads {_kinds()}.")
     groups = _group(known)
     names = unique_table_names(name for name, _ in groups)
-    return FoundFiles(tuple(_table(n, files, options) for n, (_, files) in zip(names, groups)), ignored, links)
+    return DiscoveredFiles(tuple(_table(n, files, options) for n, (_, files) in zip(names, groups)), ignored, links)
 
 
-def format_by_name(path: str) -> str:
+def discover_format_by_name(path: str) -> str:
     """`csv`, `json`, `parquet`, `excel`, `zip`, or empty if the name has no known ending."""
     stem, suffix = os.path.splitext(path.lower())
     if suffix not in PACKED:
@@ -148,32 +138,7 @@ def format_by_name(path: str) -> str:
     return inner if inner in PACKABLE else ""
 
 
-def clean_table_name(text: str) -> str:
-    """Return a name that needs no quotes in a query: lower-case words joined by `_`."""
-    plain = text
-    if not text.isascii():
-        plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-    name = re.sub(r"[\W_]+", "_", plain.lower()).strip("_")
-    if not name or not name[0].isalpha() or name in RESERVED:
-        name = f"t_{name}".rstrip("_")
-    return name
-
-
-def unique_table_names(names: Iterable[str]) -> list[str]:
-    """Return the same names, with later duplicates numbered `_2`, `_3`, ..."""
-    wanted = list(names)
-    taken, given = set(wanted), set[str]()
-    result = []
-    for name in wanted:
-        free, number = name, 2
-        while free in given or (free != name and free in taken):
-            free, number = f"{name}_{number}", number + 1
-        given.add(free)
-        result.append(free)
-    return result
-
-
-def stem_of(path: str) -> str:
+def discovered_file_stem(path: str) -> str:
     """Return the file's name without folder and endings."""
     name = os.path.basename(path)
     if name.lower().endswith(PACKED):
@@ -231,7 +196,7 @@ def _stat(root: _Root, path: str, parts: tuple[str, ...]) -> _Seen:
     real = root.resolve(path)
     if real is None:
         return _Seen("", parts, root.asked, "")
-    return _Seen(real, parts, root.asked, format_by_name(parts[-1]))
+    return _Seen(real, parts, root.asked, discover_format_by_name(parts[-1]))
 
 
 def _is_foreign(path: str) -> bool:
@@ -252,7 +217,7 @@ def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
     folders: dict[str, list[_Seen]] = {}
     for file in files:
         if len(file.parts) == 1:
-            groups.append((clean_table_name(stem_of(file.parts[-1])), [file]))
+            groups.append((clean_table_name(discovered_file_stem(file.parts[-1])), [file]))
         else:
             folders.setdefault(_folder(file), []).append(file)
     for folder, parts in folders.items():
@@ -260,7 +225,7 @@ def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
         if len(formats) == 1 and not formats & {"excel", "zip"}:
             groups.append((clean_table_name(folder), parts))
         else:
-            groups += [(clean_table_name(f"{folder} {stem_of(p.parts[-1])}"), [p]) for p in parts]
+            groups += [(clean_table_name(f"{folder} {discovered_file_stem(p.parts[-1])}"), [p]) for p in parts]
     return sorted(groups, key=lambda g: g[1][0].parts)
 
 
@@ -271,9 +236,9 @@ def _folder(file: _Seen) -> str:
     return os.path.basename(file.root)
 
 
-def _table(name: str, files: list[_Seen], options: Options) -> FileTable:
+def _table(name: str, files: list[_Seen], options: Options) -> DiscoveredTable:
     paths = tuple(f.path for f in files)
-    return FileTable(name, paths, files[0].format, paths_fingerprint(paths), options)
+    return DiscoveredTable(name, paths, files[0].format, paths_fingerprint(paths), options)
 
 
 def _missing(path: str, url: str) -> NotFound:

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from etude.errors import Invalid, LimitExceeded
-from etude.sources.files.report import LoadReport
+from etude.sources.files.load_report import LoadReport
 
 MARKDOWN = (".md", ".markdown")
 WEB = (".html", ".htm")
@@ -82,9 +82,9 @@ def read_document_parts(path: str) -> Iterator[Part]:
 
 
 def _decode(data: bytes) -> str:
-    from etude.sources.files.text import detect_encoding
+    from etude.sources.files.text_file import detect_text_encoding
 
-    encoding, _ = detect_encoding(data[: 1 << 20])
+    encoding, _ = detect_text_encoding(data[: 1 << 20])
     try:
         text = data.decode(encoding or "utf-8")
     except UnicodeDecodeError:

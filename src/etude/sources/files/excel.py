@@ -14,13 +14,13 @@ from typing import Any
 
 from etude.errors import Invalid, Unavailable
 from etude.sources.files.column_types import NULL_MARKERS
-from etude.sources.files.discover import clean_table_name, unique_table_names
-from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote
+from etude.sources.files.load_report import LoadReport, LoadRowFaults, Rename, TypeNote
+from etude.sources.files.table_names import clean_table_name, unique_table_names
 
 Row = list[Any]
 
 
-def load_workbook(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, LoadReport]]:
+def load_excel_workbook(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, LoadReport]]:
     """Write one Parquet file for each sheet; return table name, file, number of rows and report of each."""
     import pyarrow.parquet as pq
 
@@ -134,7 +134,7 @@ def _error_note(cells: list[str]) -> str:
 def _table(rows: list[Row], first_line: int) -> tuple[Any, int, LoadReport]:
     import pyarrow as pa
 
-    faults = RowFaults()
+    faults = LoadRowFaults()
     width = max(len(r) for r in rows)
     numbered = [(first_line + i, r + [""] * (width - len(r))) for i, r in enumerate(rows)]
     filled = [(line, row) for line, row in numbered if any(cell != "" for cell in row)]
@@ -160,7 +160,7 @@ def _table(rows: list[Row], first_line: int) -> tuple[Any, int, LoadReport]:
     return pa.table(arrays, names=names), len(cells), report
 
 
-def _without_titles(rows: list[tuple[int, Row]], width: int, faults: RowFaults) -> list[tuple[int, Row]]:
+def _without_titles(rows: list[tuple[int, Row]], width: int, faults: LoadRowFaults) -> list[tuple[int, Row]]:
     """Leave out rows of one cell above a table of several columns."""
     if width < 2:
         return rows

@@ -13,24 +13,23 @@ from typing import Any
 
 from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, SourceError, SourceMissing
 from etude.sources.file_fingerprint import paths_fingerprint
-from etude.sources.files import delimited, document, excel, parquet, records
-from etude.sources.files.archive import unzip
-from etude.sources.files.column_types import parse_reading_options, refine_types
-from etude.sources.files.content import judge_format
+from etude.sources.files import csv_parts, document, excel, json_records, parquet
+from etude.sources.files.archive import unzip_archive
+from etude.sources.files.column_types import parse_reading_options, refine_column_types
 from etude.sources.files.discover import (
     DOCUMENTS,
-    FileTable,
-    clean_table_name,
+    DiscoveredTable,
     discover,
-    format_by_name,
-    scan_files,
-    stem_of,
-    unique_table_names,
+    discover_files,
+    discover_format_by_name,
+    discovered_file_stem,
 )
 from etude.sources.files.document import is_document
-from etude.sources.files.report import LoadReport
+from etude.sources.files.file_content import judge_content_format
+from etude.sources.files.load_report import LoadReport
+from etude.sources.files.table_names import clean_table_name, unique_table_names
 
-__all__ = ["FileTable", "LoadReport", "LoadedTable", "discover", "load", "scan_files", "unique_table_names"]
+__all__ = ["DiscoveredTable", "LoadReport", "LoadedTable", "discover", "discover_files", "load", "unique_table_names"]
 
 
 NOUNS = {"csv": "delimited text", "json": "JSON", "parquet": "Parquet", "excel": "a workbook", "zip": "a zip archive"}
@@ -56,7 +55,7 @@ Watch = Callable[[Any], None]
 
 
 def load(
-    file: FileTable, out_dir: Path, config: Mapping[str, str] | None = None, watch: Watch = lambda _: None
+    file: DiscoveredTable, out_dir: Path, config: Mapping[str, str] | None = None, watch: Watch = lambda _: None
 ) -> list[LoadedTable]:
     """Convert the files to Parquet in `out_dir` and report what was found; Parquet itself is read in place.
 
@@ -71,10 +70,12 @@ def load(
     return tables
 
 
-def _load_judged(file: FileTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch) -> list[LoadedTable]:
+def _load_judged(
+    file: DiscoveredTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch
+) -> list[LoadedTable]:
     """Load the files by their content, and note it if their names say something else."""
     documents = DOCUMENTS in file.options
-    formats = {judge_format(path, file.format, documents) for path in file.paths}
+    formats = {judge_content_format(path, file.format, documents) for path in file.paths}
     if len(formats) > 1:
         raise Invalid(
             f"The files of table `{file.table}` have several formats: {', '.join(sorted(formats))}.",
@@ -88,7 +89,7 @@ def _load_judged(file: FileTable, out_dir: Path, config: Mapping[str, str] | Non
             tables = _unzipped(judged, out_dir, config, watch)
         case _:
             tables = _converted(judged, out_dir, config, watch)
-    named = format_by_name(file.paths[0])
+    named = discover_format_by_name(file.paths[0])
     if named == judged.format or (judged.format == "document" and is_document(file.paths[0])):
         return tables
     said = f"The name has {'another' if named else 'no known'} ending, but the content is {NOUNS[judged.format]}."
@@ -99,19 +100,23 @@ def _with_notes(table: LoadedTable, notes: list[str]) -> LoadedTable:
     return replace(table, report=replace(table.report, notes=(*table.report.notes, *notes)))
 
 
-def _unzipped(file: FileTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch) -> list[LoadedTable]:
+def _unzipped(
+    file: DiscoveredTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch
+) -> list[LoadedTable]:
     """Load each file of an archive. One that fails is noted; if all fail, the first error is raised."""
     out_dir.mkdir(parents=True, exist_ok=True)
     tables: list[LoadedTable] = []
     failed: list[tuple[str, EtudeError]] = []
     with _scratch(out_dir) as scratch:
-        members, notes = unzip(file.paths[0], scratch, DOCUMENTS in file.options)
+        members, notes = unzip_archive(file.paths[0], scratch, DOCUMENTS in file.options)
         names = [file.table]
         if len(members) > 1:
-            names = unique_table_names(clean_table_name(f"{file.table} {stem_of(path.name)}") for _, path in members)
+            names = unique_table_names(
+                clean_table_name(f"{file.table} {discovered_file_stem(path.name)}") for _, path in members
+            )
         for at, (name, (member, path)) in enumerate(zip(names, members)):
-            named = format_by_name(path.name) or ("document" if is_document(path.name) else "")
-            inside = FileTable(name, (str(path),), named, "", file.options)
+            named = discover_format_by_name(path.name) or ("document" if is_document(path.name) else "")
+            inside = DiscoveredTable(name, (str(path),), named, "", file.options)
             try:
                 loaded = _load_judged(inside, out_dir / str(at), config, watch)
             except EtudeError as error:
@@ -133,7 +138,9 @@ def _kept(table: LoadedTable, out_dir: Path, scratch: Path) -> LoadedTable:
     return replace(table, paths=tuple(shutil.move(p, str(out_dir / os.path.basename(p))) for p in table.paths))
 
 
-def _converted(file: FileTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch) -> list[LoadedTable]:
+def _converted(
+    file: DiscoveredTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch
+) -> list[LoadedTable]:
     out_dir.mkdir(parents=True, exist_ok=True)
     with _scratch(out_dir) as scratch:
         with _connect(scratch, config, watch) as con:
@@ -163,7 +170,7 @@ def _check(path: str) -> None:
         raise Invalid(f"The name {path!r} is not UTF-8.", hint="Rename the file or its folder.") from error
 
 
-def _check_unchanged(file: FileTable) -> None:
+def _check_unchanged(file: DiscoveredTable) -> None:
     try:
         same = paths_fingerprint(file.paths) == file.fingerprint
     except OSError:
@@ -175,61 +182,65 @@ def _check_unchanged(file: FileTable) -> None:
         )
 
 
-def _delimited(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
+def _delimited(con: Any, file: DiscoveredTable, scratch: Path) -> list[Staged]:
     reading = parse_reading_options(dict(file.options))
-    parts = delimited.prepare_csv_parts(con, file.paths, scratch)
-    groups = parquet.group_files_by_columns([(p.source, delimited.csv_part_names(p)) for p in parts])
+    parts = csv_parts.prepare_csv_parts(con, file.paths, scratch)
+    groups = parquet.group_parquet_files_by_columns([(p.source, csv_parts.csv_part_names(p)) for p in parts])
     names = _names(file, groups)
     staged: list[Staged] = []
     for table, members in zip(names, groups):
         target = scratch / f"{len(staged)}.table.parquet"
-        rows, report = delimited.join_csv_parts(con, [parts[m] for m in members], target, scratch, reading)
+        rows, report = csv_parts.join_csv_parts(con, [parts[m] for m in members], target, scratch, reading)
         staged.append((table, target, rows, report))
     return staged
 
 
-def _workbook(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
+def _workbook(con: Any, file: DiscoveredTable, scratch: Path) -> list[Staged]:
     """Read the sheets; text that holds numbers or dates is typed like that of delimited files."""
     reading = parse_reading_options(dict(file.options))
     staged: list[Staged] = []
-    for table, path, _, report in excel.load_workbook(file.table, file.paths[0], scratch):
+    for table, path, _, report in excel.load_excel_workbook(file.table, file.paths[0], scratch):
         target = path.with_suffix(".typed")
-        rows, notes = refine_types(con, path, target, reading=reading)
+        rows, notes = refine_column_types(con, path, target, reading=reading)
         known = {note.column for note in report.types}
         added = tuple(note for note in notes if note.column not in known)
         staged.append((table, target, rows, replace(report, types=report.types + added)))
     return staged
 
 
-def _records(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
+def _records(con: Any, file: DiscoveredTable, scratch: Path) -> list[Staged]:
     target = scratch / "0.table.parquet"
-    rows, report = records.load_json_records(con, file.paths, target, scratch)
+    rows, report = json_records.load_json_records(con, file.paths, target, scratch)
     return [(file.table, target, rows, report)]
 
 
-def _documents(file: FileTable, scratch: Path) -> list[Staged]:
+def _documents(file: DiscoveredTable, scratch: Path) -> list[Staged]:
     target = scratch / "0.table.parquet"
     rows, report = document.load_documents(file.paths, target)
     return [(file.table, target, rows, report)]
 
 
-def _in_place(file: FileTable) -> list[LoadedTable]:
+def _in_place(file: DiscoveredTable) -> list[LoadedTable]:
     found = [(path, *parquet.inspect_parquet(path)) for path in file.paths]
-    groups = parquet.group_files_by_columns([(path, names) for path, _, names in found])
+    groups = parquet.group_parquet_files_by_columns([(path, names) for path, _, names in found])
     tables = []
     for table, members in zip(_names(file, groups), groups):
         inside = [found[m] for m in members]
-        report = LoadReport(notes=parquet.describe_differing_columns([(path, names) for path, _, names in inside]))
+        report = LoadReport(
+            notes=parquet.describe_differing_parquet_columns([(path, names) for path, _, names in inside])
+        )
         paths = tuple(path for path, _, _ in inside)
         tables.append(LoadedTable(table, paths, sum(rows for _, rows, _ in inside), report))
     return tables
 
 
-def _names(file: FileTable, groups: list[list[int]]) -> list[str]:
+def _names(file: DiscoveredTable, groups: list[list[int]]) -> list[str]:
     """Return the table's name, followed by a file's name if the files differ in shape."""
     if len(groups) == 1:
         return [file.table]
-    return unique_table_names(clean_table_name(f"{file.table} {stem_of(file.paths[g[0]])}") for g in groups)
+    return unique_table_names(
+        clean_table_name(f"{file.table} {discovered_file_stem(file.paths[g[0]])}") for g in groups
+    )
 
 
 def _publish(table: str, staged: Path, rows: int, report: LoadReport, out_dir: Path) -> LoadedTable:

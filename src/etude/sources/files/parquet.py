@@ -34,7 +34,7 @@ def inspect_parquet(path: str) -> tuple[int, list[str]]:
         ) from error
 
 
-def group_files_by_columns(files: list[tuple[str, list[str]]]) -> list[list[int]]:
+def group_parquet_files_by_columns(files: list[tuple[str, list[str]]]) -> list[list[int]]:
     """Group files into tables: files that share at least half of their columns with the first one."""
     groups: list[tuple[set[str], list[int]]] = []
     for at, (_, names) in enumerate(files):
@@ -48,7 +48,7 @@ def group_files_by_columns(files: list[tuple[str, list[str]]]) -> list[list[int]
     return [members for _, members in groups]
 
 
-def describe_differing_columns(files: list[tuple[str, list[str]]]) -> tuple[str, ...]:
+def describe_differing_parquet_columns(files: list[tuple[str, list[str]]]) -> tuple[str, ...]:
     """Return a sentence for each column that some of the files lack."""
     lacking: dict[str, int] = {}
     every = list(dict.fromkeys(n for _, names in files for n in names))

@@ -14,9 +14,9 @@ from sqlglot import exp
 from etude.entities import Catalog
 from etude.errors import Invalid
 from etude.sources.column_kind import Kind
-from etude.sources.plan import dialect as sql
-from etude.sources.plan.dialect import DIALECTS, Typed
-from etude.sources.plan.model import (
+from etude.sources.plan import sql_expressions as sql
+from etude.sources.plan.plan_scope import PlanScope, open_plan_scope, plan_scope_column, plan_scope_table
+from etude.sources.plan.query_plan import (
     Aggregate,
     AggregateFn,
     And,
@@ -46,7 +46,7 @@ from etude.sources.plan.model import (
     Value,
     Window,
 )
-from etude.sources.plan.scope import Scope, joined_column, open_scope, table_ast
+from etude.sources.plan.sql_expressions import DIALECTS, Typed
 
 _COMPARE: dict[str, type[exp.Binary]] = {
     "=": exp.EQ, "!=": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
@@ -95,7 +95,7 @@ def compile_plan(plan: QueryPlan, catalog: Catalog, dialect: str | None = None) 
 
 def _query(plan: QueryPlan, catalog: Catalog, dialect: str) -> tuple[exp.Select, list[Typed]]:
     """Return the query and its output columns."""
-    scope = open_scope(plan, catalog, lambda inner: _query(inner, catalog, dialect))
+    scope = open_plan_scope(plan, catalog, lambda inner: _query(inner, catalog, dialect))
     query, frame = _read(scope), NameFrame(dialect, scope.find, catalog)
     if plan.where is not None:
         query.where(_all(plan.where, frame), copy=False)
@@ -113,12 +113,12 @@ def _query(plan: QueryPlan, catalog: Catalog, dialect: str) -> tuple[exp.Select,
     return _sort_and_cut(plan, query, outputs, frame), outputs
 
 
-def _read(scope: Scope) -> exp.Select:
+def _read(scope: PlanScope) -> exp.Select:
     first, *others = scope.joined
-    query = exp.Select().from_(table_ast(first), copy=False)
+    query = exp.Select().from_(plan_scope_table(first), copy=False)
     for joined in others:
         on = exp.and_(*(exp.EQ(this=left.ast, expression=right.ast) for left, right in joined.on), copy=False)
-        query.join(table_ast(joined), on=on, join_type=joined.kind, copy=False)
+        query.join(plan_scope_table(joined), on=on, join_type=joined.kind, copy=False)
     return query
 
 
@@ -135,8 +135,10 @@ def _outputs(items: Sequence[SelectItem], frame: NameFrame) -> list[Typed]:
     return _named(values)
 
 
-def _every_column(scope: Scope) -> list[Typed]:
-    return _named([(joined_column(joined, column), None) for joined in scope.joined for column in joined.table.columns])
+def _every_column(scope: PlanScope) -> list[Typed]:
+    return _named(
+        [(plan_scope_column(joined, column), None) for joined in scope.joined for column in joined.table.columns]
+    )
 
 
 def _named(values: Sequence[tuple[Typed, str | None]]) -> list[Typed]:
@@ -159,7 +161,7 @@ def _check_names(outputs: Sequence[Typed]) -> None:
 
 
 def _aliased(output: Typed) -> exp.Expr:
-    return exp.Alias(this=output.ast.copy(), alias=sql.make_identifier(output.name))
+    return exp.Alias(this=output.ast.copy(), alias=sql.identifier_expression(output.name))
 
 
 def _lookup(outputs: Sequence[Typed], ref: str | ColumnRef) -> Typed | None:
@@ -190,21 +192,21 @@ def _expression(expr: Expr, frame: NameFrame) -> Typed:
             found = frame.find(expr)
             return replace(found, ast=found.ast.copy())
         case int() | float():
-            return sql.make_literal(expr)
+            return sql.literal_expression(expr)
         case Value():
-            return sql.make_literal(expr.value)
+            return sql.literal_expression(expr.value)
         case Arithmetic():
             return _arithmetic(expr, frame)
         case DatePart(part=part, of=of):
             inner = _expression(of, frame)
-            return _derived(inner, sql.date_part(inner, part, frame.dialect), "number", part)
+            return _derived(inner, sql.date_part_expression(inner, part, frame.dialect), "number", part)
         case TimeGrain(grain=grain, of=of):
             inner = _expression(of, frame)
-            return _derived(inner, sql.date_trunc(inner, grain, frame.dialect), "date", grain)
+            return _derived(inner, sql.date_trunc_expression(inner, grain, frame.dialect), "date", grain)
         case Case():
             return _case(expr, frame)
         case DaysBetween(days_between=(first, second)):
-            days = sql.days_between(_expression(first, frame), _expression(second, frame), frame.dialect)
+            days = sql.days_between_expression(_expression(first, frame), _expression(second, frame), frame.dialect)
             return Typed(days, "number", "the days between")
         case Single(plan=plan):
             return _single(plan, frame)
@@ -225,7 +227,11 @@ def _arithmetic(expr: Arithmetic, frame: NameFrame) -> Typed:
     total = _wrapped(values[0].ast)
     for value in values[1:]:
         right = _wrapped(value.ast)
-        total = sql.divide(total, right) if expr.op == "/" else _ARITHMETIC[expr.op](this=total, expression=right)
+        total = (
+            sql.division_expression(total, right)
+            if expr.op == "/"
+            else _ARITHMETIC[expr.op](this=total, expression=right)
+        )
     return Typed(total, "number", f" {expr.op} ".join(value.label for value in values))
 
 
@@ -259,7 +265,7 @@ def _window(expr: Window, frame: NameFrame) -> Typed:
     order = []
     if expr.by is not None:
         order = sql.order_expression(_expression(expr.by, inner).ast, expr.desc, "last", frame.dialect)
-    ast = sql.window_function(expr.window, of.ast if of else None, per, order)
+    ast = sql.window_function_expression(expr.window, of.ast if of else None, per, order)
     kind: Kind = of.kind if of and expr.window == "previous" else "number"
     return Typed(ast, kind, f"the {expr.window}")
 
@@ -274,7 +280,7 @@ def _case(expr: Case, frame: NameFrame) -> Typed:
         values.append(_expression(expr.otherwise, frame))
         case.set("default", values[-1].ast)
     for value in values[1:]:
-        sql.require_same_kind(values[0], value)
+        sql.require_same_expression_kind(values[0], value)
     return Typed(case, values[0].kind, "the case")
 
 
@@ -306,7 +312,7 @@ def _condition(item: Filter, frame: NameFrame) -> exp.Expr:
         case Member(op=op, plan=plan):
             return _member(item, op, plan, frame)
         case Match(op=op, value=pattern):
-            return sql.match_pattern(_expression(item.column, frame), op, pattern, frame.dialect)
+            return sql.pattern_expression(_expression(item.column, frame), op, pattern, frame.dialect)
         case NullTest(op=op):
             value = _expression(item.column, frame).ast
             return _negated(exp.Is(this=value, expression=exp.Null()), op == "is not null")
@@ -316,10 +322,10 @@ def _condition(item: Filter, frame: NameFrame) -> exp.Expr:
 def _member(item: Member, op: str, plan: QueryPlan, frame: NameFrame) -> exp.Expr:
     left = _expression(item.column, frame)
     query, output = _one_column(plan, frame)
-    sql.require_same_kind(left, output)
+    sql.require_same_expression_kind(left, output)
     # If one of the values is null, "not in" would hold for no row.
     value = _passed_on([output], "_values")[0].ast
-    inner = exp.Select().from_(query.subquery(sql.make_identifier("_values"), copy=False), copy=False)
+    inner = exp.Select().from_(query.subquery(sql.identifier_expression("_values"), copy=False), copy=False)
     inner.select(value, copy=False)
     inner.where(exp.not_(exp.Is(this=value.copy(), expression=exp.Null()), copy=False), copy=False)
     return _negated(exp.In(this=left.ast, query=inner.subquery(copy=False)), op == "not in")
@@ -339,11 +345,11 @@ def _sides(column: Expr, operands: Sequence[Operand], frame: NameFrame) -> tuple
     right = []
     for value in values:
         if isinstance(value, Typed):
-            sql.require_same_kind(left, value)
-            right.append(sql.make_comparable(value, shared, frame.dialect))
+            sql.require_same_expression_kind(left, value)
+            right.append(sql.comparable_expression(value, shared, frame.dialect))
         else:
-            right.append(sql.make_constant(value, replace(left, kind=shared), frame.dialect))
-    return sql.make_comparable(left, shared, frame.dialect), right
+            right.append(sql.constant_expression(value, replace(left, kind=shared), frame.dialect))
+    return sql.comparable_expression(left, shared, frame.dialect), right
 
 
 def _operand(operand: Operand, frame: NameFrame) -> str | float | Typed:
@@ -424,7 +430,7 @@ def _settle(
     query: exp.Select, keys: list[Typed], measures: list[PlanMeasure], dialect: str
 ) -> tuple[exp.Select, list[Typed], list[Typed]]:
     """Return keys and aggregates as SQL; over prepared rows if the engine needs them."""
-    placed = any(measure.fn in QUANTILES for measure in measures) and not sql.has_quantiles(dialect)
+    placed = any(measure.fn in QUANTILES for measure in measures) and not sql.has_quantile_expression(dialect)
     # MySQL does not recognise a grouped expression in HAVING, nor always in SELECT.
     computed = dialect == "mysql" and any(not isinstance(key.ast, exp.Column) for key in keys)
     if not placed and not computed:
@@ -436,9 +442,9 @@ def _settle(
 
 def _measured(measure: PlanMeasure, operand: exp.Expr | None, other: exp.Expr | None, dialect: str) -> exp.Expr:
     if measure.fn in QUANTILES and operand is not None:
-        return sql.quantile(operand, measure.at, dialect)
+        return sql.quantile_expression(operand, measure.at, dialect)
     if measure.fn == "correlation" and operand is not None and other is not None:
-        return sql.correlation(operand, other, dialect)
+        return sql.correlation_expression(operand, other, dialect)
     return sql.aggregate_expression(measure.fn, operand, measure.distinct, dialect)
 
 
@@ -460,17 +466,19 @@ def _prepare_rows(
             asts.append(_measured(measure, _inner(f"value_{n}"), _inner(f"other_{n}"), dialect))
             continue
         order = sql.order_expression(measure.operand.copy(), False, "last", dialect)
-        columns[f"place_{n}"] = sql.over_window(exp.RowNumber(), [ast.copy() for ast in partition], order)
+        columns[f"place_{n}"] = sql.over_window_expression(exp.RowNumber(), [ast.copy() for ast in partition], order)
         count = exp.Count(this=measure.operand.copy())
-        columns[f"count_{n}"] = sql.over_window(count, [ast.copy() for ast in partition], [])
+        columns[f"count_{n}"] = sql.over_window_expression(count, [ast.copy() for ast in partition], [])
         asts.append(_middle(n) if measure.at == 0.5 else _between_places(n, measure.at))
-    query.select(*(exp.alias_(ast.copy(), sql.make_identifier(name)) for name, ast in columns.items()), copy=False)
-    outer = exp.Select().from_(query.subquery(sql.make_identifier("_rows"), copy=False), copy=False)
+    query.select(
+        *(exp.alias_(ast.copy(), sql.identifier_expression(name)) for name, ast in columns.items()), copy=False
+    )
+    outer = exp.Select().from_(query.subquery(sql.identifier_expression("_rows"), copy=False), copy=False)
     return outer, [replace(key, ast=_inner(f"key_{n}")) for n, key in enumerate(keys)], asts
 
 
 def _inner(name: str, table: str = "_rows") -> exp.Expr:
-    return exp.Column(this=sql.make_identifier(name), table=sql.make_identifier(table))
+    return exp.Column(this=sql.identifier_expression(name), table=sql.identifier_expression(table))
 
 
 def _middle(n: int) -> exp.Expr:
@@ -478,7 +486,7 @@ def _middle(n: int) -> exp.Expr:
     place = exp.Mul(this=_inner(f"place_{n}"), expression=exp.Literal.number(2))
     high = exp.Add(this=_inner(f"count_{n}"), expression=exp.Literal.number(2))
     inside = exp.Between(this=place, low=_inner(f"count_{n}"), high=high)
-    return exp.Avg(this=exp.Case(ifs=[exp.If(this=inside, true=sql.widen_integer(_inner(f"value_{n}")))]))
+    return exp.Avg(this=exp.Case(ifs=[exp.If(this=inside, true=sql.cast_to_double(_inner(f"value_{n}")))]))
 
 
 def _between_places(n: int, at: float) -> exp.Expr:
@@ -489,7 +497,7 @@ def _between_places(n: int, at: float) -> exp.Expr:
     )
     away = exp.Abs(this=exp.Sub(this=_inner(f"place_{n}"), expression=exp.paren(place)))
     near = exp.paren(exp.Sub(this=exp.Literal.number(1), expression=away))
-    part = exp.Mul(this=sql.widen_integer(_inner(f"value_{n}")), expression=near)
+    part = exp.Mul(this=sql.cast_to_double(_inner(f"value_{n}")), expression=near)
     inside = exp.LT(this=away.copy(), expression=exp.Literal.number(1))
     return exp.Sum(this=exp.Case(ifs=[exp.If(this=inside, true=part)]))
 
@@ -501,7 +509,7 @@ def _keep_top(plan: QueryPlan, top: Top, query: exp.Select, outputs: list[Typed]
     """Keep the top rows of each group; without an order in the plan, sort by group and rank."""
     place = _free("_place", outputs)
     ranked = _rank(top, query, outputs, place, dialect)
-    kept = exp.Select().from_(ranked.subquery(sql.make_identifier("_ranked"), copy=False), copy=False)
+    kept = exp.Select().from_(ranked.subquery(sql.identifier_expression("_ranked"), copy=False), copy=False)
     number = _inner(place, "_ranked")
     kept.where(exp.LTE(this=number, expression=exp.Literal.number(top.n)), copy=False)
     if not plan.order_by:
@@ -522,9 +530,13 @@ def _rank(top: Top, query: exp.Select, outputs: list[Typed], place: str, dialect
     for row in _sortable(rows) if not top.ties else ():
         if row not in (by, *per):
             order += sql.order_expression(row.ast.copy(), False, "last", dialect)
-    number = sql.over_window(exp.Rank() if top.ties else exp.RowNumber(), [key.ast.copy() for key in per], order)
-    ranked = exp.Select().from_(query.subquery(sql.make_identifier("_rows"), copy=False), copy=False)
-    return ranked.select(*(row.ast.copy() for row in rows), exp.alias_(number, sql.make_identifier(place)), copy=False)
+    number = sql.over_window_expression(
+        exp.Rank() if top.ties else exp.RowNumber(), [key.ast.copy() for key in per], order
+    )
+    ranked = exp.Select().from_(query.subquery(sql.identifier_expression("_rows"), copy=False), copy=False)
+    return ranked.select(
+        *(row.ast.copy() for row in rows), exp.alias_(number, sql.identifier_expression(place)), copy=False
+    )
 
 
 def _passed_on(outputs: list[Typed], table: str) -> list[Typed]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from etude.learning.edits.diagnosis import Diagnosis, Proposal
-from etude.learning.edits.rewriting import parse_python
+from etude.learning.edits.python_rewriting import parse_python_tree
+from etude.learning.edits.suite_diagnosis import DiagnosisProposal, SuiteDiagnosis
 
 NAME = "casts"
 _ENGINES = {"sqlite3": "sqlite", "duckdb": "duckdb", "psycopg": "postgres", "pymysql": "mysql", "_duckdb": "duckdb"}
@@ -15,7 +15,7 @@ _WRITTEN_FOR = ("postgres", "mysql", "duckdb", "tsql", "bigquery", "snowflake", 
 _STARTS = ("select", "with", "insert", "update", "delete")
 
 
-def propose_casts(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_casts(diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
     """Yield edits that translate a query to the dialect of the engine that raised the error."""
     for test, failure in diagnosis.failures:
         engine = _ENGINES.get(failure.error.partition(".")[0])
@@ -23,7 +23,7 @@ def propose_casts(diagnosis: Diagnosis) -> Iterator[Proposal]:
             continue
         paths = list(dict.fromkeys(path for path, _ in diagnosis.places(failure)))
         for path in paths:
-            tree = parse_python(diagnosis.workspace.read(path))
+            tree = parse_python_tree(diagnosis.workspace.read(path))
             for node in tree.nodes(cst.SimpleString) if tree else ():
                 text = node.evaluated_value
                 if tree is None or not isinstance(text, str) or not text.lstrip().lower().startswith(_STARTS):

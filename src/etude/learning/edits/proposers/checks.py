@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from etude.learning.edits.diagnosis import Diagnosis, Proposal
-from etude.learning.edits.rewriting import SourceTree, indent_code, parse_python
+from etude.learning.edits.python_rewriting import PythonTree, indent_python_code, parse_python_tree
 from etude.learning.edits.suite import Failure
+from etude.learning.edits.suite_diagnosis import DiagnosisProposal, SuiteDiagnosis
 
 NAME = "checks"
 INSTEAD = ("0", '""', "None")
@@ -18,12 +18,12 @@ Change = Iterator[tuple[str, str]]
 """New texts of a file, each with a reason."""
 
 
-def propose_checks(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_checks(diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
     """Yield edits for each failure whose error says that a value is missing or malformed."""
     for test, failure in diagnosis.failures:
         kind = failure.error.rpartition(".")[2]
         for path, line in diagnosis.places(failure):
-            tree = parse_python(diagnosis.workspace.read(path))
+            tree = parse_python_tree(diagnosis.workspace.read(path))
             if tree is None:
                 continue
             for change in _CHANGES.get(kind, (_skip,)):
@@ -32,7 +32,7 @@ def propose_checks(diagnosis: Diagnosis) -> Iterator[Proposal]:
                     yield from diagnosis.propose(NAME, path, text, reason)
 
 
-def _use_get(tree: SourceTree, line: int, failure: Failure) -> Change:
+def _use_get(tree: PythonTree, line: int, failure: Failure) -> Change:
     """An absent key: `d["k"]` becomes `d.get("k", ...)`."""
     for node in tree.nodes(cst.Subscript, line):
         index = node.slice[0].slice if len(node.slice) == 1 else None
@@ -43,7 +43,7 @@ def _use_get(tree: SourceTree, line: int, failure: Failure) -> Change:
                 yield tree.replace(node, cst.parse_expression(made)), f"an absent key gives {instead}"
 
 
-def _use_first(tree: SourceTree, line: int, failure: Failure) -> Change:
+def _use_first(tree: PythonTree, line: int, failure: Failure) -> Change:
     """An index beyond the end: nothing is there instead."""
     for node in tree.nodes(cst.Subscript, line):
         index = node.slice[0].slice if len(node.slice) == 1 else None
@@ -55,7 +55,7 @@ def _use_first(tree: SourceTree, line: int, failure: Failure) -> Change:
                 yield tree.replace(node, cst.parse_expression(made)), f"a missing element is {instead}"
 
 
-def _guard_none(tree: SourceTree, line: int, failure: Failure) -> Change:
+def _guard_none(tree: PythonTree, line: int, failure: Failure) -> Change:
     """An attribute, an index or a call of None: check the value first."""
     found = re.search(r"has no attribute '(\w+)'", failure.message)
     owners: dict[str, cst.BaseExpression] = {}
@@ -74,7 +74,7 @@ def _guard_none(tree: SourceTree, line: int, failure: Failure) -> Change:
             yield tree.replace(node, made), f"`{owner}` counts as {instead} if it is None"
 
 
-def _operands(tree: SourceTree, line: int) -> list[cst.BaseExpression]:
+def _operands(tree: PythonTree, line: int) -> list[cst.BaseExpression]:
     found: list[cst.BaseExpression] = []
     for node in tree.nodes(cst.BinaryOperation, line):
         found += [node.left, node.right]
@@ -89,7 +89,7 @@ def _operands(tree: SourceTree, line: int) -> list[cst.BaseExpression]:
     return [node for node in found if isinstance(node, simple)]
 
 
-def _guard_zero(tree: SourceTree, line: int, failure: Failure) -> Change:
+def _guard_zero(tree: PythonTree, line: int, failure: Failure) -> Change:
     """A division by zero: another value instead."""
     for node in tree.nodes(cst.BinaryOperation, line):
         if isinstance(node.operator, cst.Divide | cst.FloorDivide | cst.Modulo):
@@ -98,7 +98,7 @@ def _guard_zero(tree: SourceTree, line: int, failure: Failure) -> Change:
                 yield tree.replace(node, cst.parse_expression(made)), f"a division by zero gives {instead}"
 
 
-def _give_default(tree: SourceTree, line: int, failure: Failure) -> Change:
+def _give_default(tree: PythonTree, line: int, failure: Failure) -> Change:
     """The largest, smallest or next of nothing: a default."""
     for node in tree.nodes(cst.Call, line):
         name = tree.code(node.func)
@@ -119,7 +119,7 @@ def _spaced(args: list[cst.Arg]) -> list[cst.Arg]:
     return [a.with_changes(comma=comma) for a in args[:-1]] + args[-1:]
 
 
-def _clean_number(tree: SourceTree, line: int, failure: Failure) -> Change:
+def _clean_number(tree: PythonTree, line: int, failure: Failure) -> Change:
     """Text that is not a number: without separators and spaces, or zero if it is empty."""
     for node in tree.nodes(cst.Call, line):
         name = tree.code(node.func)
@@ -136,7 +136,7 @@ def _clean_number(tree: SourceTree, line: int, failure: Failure) -> Change:
                 yield tree.replace(node, cst.parse_expression(made)), why
 
 
-def _read_leniently(tree: SourceTree, line: int, failure: Failure) -> Change:
+def _read_leniently(tree: PythonTree, line: int, failure: Failure) -> Change:
     """Bytes that are not UTF-8: another encoding, or replaced characters."""
     for node in tree.nodes(cst.Call):
         name = tree.code(node.func)
@@ -151,7 +151,7 @@ def _read_leniently(tree: SourceTree, line: int, failure: Failure) -> Change:
             yield tree.replace(node, node.with_changes(args=_spaced(made))), f"{keyword}={value}"
 
 
-def _skip(tree: SourceTree, line: int, failure: Failure) -> Change:
+def _skip(tree: PythonTree, line: int, failure: Failure) -> Change:
     """Any other error at a statement: in a loop skip the element, otherwise return nothing."""
     statement = tree.statement(line)
     kind = failure.error
@@ -163,11 +163,11 @@ def _skip(tree: SourceTree, line: int, failure: Failure) -> Change:
     for otherwise in ("continue",) if tree.in_loop(statement) else ("return None", "return 0", 'return ""'):
         if tree.function(statement) is None and otherwise != "continue":
             continue
-        new = f"try:\n{indent_code(code, 1)}\nexcept {kind}:\n    {otherwise}\n"
+        new = f"try:\n{indent_python_code(code, 1)}\nexcept {kind}:\n    {otherwise}\n"
         yield tree.replace(statement, new), f"`{otherwise}` if it fails"
 
 
-def _leave_early(tree: SourceTree, statement: cst.SimpleStatementLine, condition: str, why: str) -> Change:
+def _leave_early(tree: PythonTree, statement: cst.SimpleStatementLine, condition: str, why: str) -> Change:
     code = tree.code(statement).strip("\n")
     if tree.in_loop(statement):
         yield tree.replace(statement, f"if {condition}:\n    continue\n{code}\n"), f"skip the element if {why}"
@@ -177,12 +177,12 @@ def _leave_early(tree: SourceTree, statement: cst.SimpleStatementLine, condition
             yield tree.replace(statement, new), f"return {instead} if {why}"
 
 
-def _is_stored(tree: SourceTree, node: cst.CSTNode) -> bool:
+def _is_stored(tree: PythonTree, node: cst.CSTNode) -> bool:
     parent = next(tree.parents(node), None)
     return isinstance(parent, cst.AssignTarget | cst.AugAssign | cst.Del)
 
 
-_CHANGES: dict[str, tuple[Callable[[SourceTree, int, Failure], Change], ...]] = {
+_CHANGES: dict[str, tuple[Callable[[PythonTree, int, Failure], Change], ...]] = {
     "KeyError": (_use_get, _skip),
     "IndexError": (_use_first, _skip),
     "AttributeError": (_guard_none, _skip),

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from etude.learning.edits.diagnosis import Diagnosis, Proposal
-from etude.learning.edits.rewriting import SourceTree, parse_python
+from etude.learning.edits.python_rewriting import PythonTree, parse_python_tree
+from etude.learning.edits.suite_diagnosis import DiagnosisProposal, SuiteDiagnosis
 
 WAITS, CONSTANTS = "waits", "constants"
 LONGER = (4.0, 10.0, 2.0)
@@ -19,11 +19,11 @@ MOST = 40
 """Numbers of all files that are tried."""
 
 
-def propose_waits(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_waits(diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
     """Yield edits that lengthen all waits of a file together, and then each alone."""
     for factor in LONGER:
         for path in diagnosis.sources()[:MOST]:
-            tree = parse_python(diagnosis.workspace.read(path))
+            tree = parse_python_tree(diagnosis.workspace.read(path))
             if tree is None:
                 continue
             found = [n for n in _numbers(tree) if _is_wait(tree, n)]
@@ -37,7 +37,7 @@ def propose_waits(diagnosis: Diagnosis) -> Iterator[Proposal]:
 
 def lengthen_waits(known: str, text: str, factor: float) -> str:
     """Return a file with the waits lengthened that an earlier version of it had already."""
-    tree, before = parse_python(text), parse_python(known)
+    tree, before = parse_python_tree(text), parse_python_tree(known)
     if tree is None or before is None:
         return text
     old = {(n.value, _context(before, n)) for n in _numbers(before) if _is_wait(before, n)}
@@ -45,17 +45,17 @@ def lengthen_waits(known: str, text: str, factor: float) -> str:
     return tree.module.visit(_Scaling(found, factor)).code
 
 
-def _context(tree: SourceTree, node: cst.CSTNode) -> str:
+def _context(tree: PythonTree, node: cst.CSTNode) -> str:
     parent = next(tree.parents(node), None)
     return tree.code(parent) if parent is not None else ""
 
 
-def propose_constants(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_constants(diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
     """Yield edits that change one number: a constant of a module, or one that is marked `tunable`."""
     for factor in FACTORS:
         for path in diagnosis.sources()[:MOST]:
             text = diagnosis.workspace.read(path)
-            tree = parse_python(text)
+            tree = parse_python_tree(text)
             if tree is None:
                 continue
             marked = {n for n, line in enumerate(text.splitlines(), 1) if "tunable" in line.partition("#")[2]}
@@ -64,11 +64,11 @@ def propose_constants(diagnosis: Diagnosis) -> Iterator[Proposal]:
                     yield from _scale(diagnosis, tree, path, node, factor, CONSTANTS)
 
 
-def _numbers(tree: SourceTree) -> list[cst.Integer | cst.Float]:
+def _numbers(tree: PythonTree) -> list[cst.Integer | cst.Float]:
     return [*tree.nodes(cst.Integer), *tree.nodes(cst.Float)]
 
 
-def _is_wait(tree: SourceTree, node: cst.CSTNode) -> bool:
+def _is_wait(tree: PythonTree, node: cst.CSTNode) -> bool:
     """Return whether a number is a wait by the name that it is given, passed as, or called with."""
     if _WAIT.search(_target(tree, node)):
         return True
@@ -84,7 +84,7 @@ def _is_wait(tree: SourceTree, node: cst.CSTNode) -> bool:
     return False
 
 
-def _target(tree: SourceTree, node: cst.CSTNode) -> str:
+def _target(tree: PythonTree, node: cst.CSTNode) -> str:
     """Return the name that a number is assigned to directly."""
     parent = next(tree.parents(node), None)
     if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
@@ -95,8 +95,8 @@ def _target(tree: SourceTree, node: cst.CSTNode) -> str:
 
 
 def _scale(
-    diagnosis: Diagnosis, tree: SourceTree, path: str, node: cst.Integer | cst.Float, factor: float, proposer: str
-) -> Iterator[Proposal]:
+    diagnosis: SuiteDiagnosis, tree: PythonTree, path: str, node: cst.Integer | cst.Float, factor: float, proposer: str
+) -> Iterator[DiagnosisProposal]:
     made = _scaled(node, factor)
     if made.value != node.value:
         why = f"`{path}` line {tree.line(node)}: {node.value} becomes {made.value}"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from etude.learning.edits.diagnosis import Diagnosis, Proposal
 from etude.learning.edits.proposers.constants import lengthen_waits
-from etude.learning.edits.rewriting import add_import, indent_code, parse_python
+from etude.learning.edits.python_rewriting import add_python_import, indent_python_code, parse_python_tree
 from etude.learning.edits.suite import Failure
+from etude.learning.edits.suite_diagnosis import DiagnosisProposal, SuiteDiagnosis
 
 NAME = "retry"
 ATTEMPTS = (3, 5)
@@ -29,7 +29,7 @@ _PUBLIC = {
 """Classes that are not public in their own module: how to import them, and their names."""
 
 
-def is_transient_failure(failure: Failure) -> bool:
+def is_retryable_failure(failure: Failure) -> bool:
     """Return whether an error may pass by itself."""
     return bool(_TRANSIENT.search(f"{failure.error} {failure.message[:300]}"))
 
@@ -46,43 +46,46 @@ def name_retried_error(error: str) -> tuple[str, str]:
     return f"import {module}", error
 
 
-def propose_retries(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_retries(diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
     """Yield edits that repeat a failing statement a few times, with growing waits in between."""
     for attempts in ATTEMPTS:
         for test, failure in diagnosis.failures:
-            if is_transient_failure(failure):
+            if is_retryable_failure(failure):
                 for path, line in diagnosis.places(failure):
                     yield from _retry(diagnosis, path, line, failure, attempts, test)
 
 
 def _retry(
-    diagnosis: Diagnosis, path: str, line: int, failure: Failure, attempts: int, test: str
-) -> Iterator[Proposal]:
-    tree = parse_python(diagnosis.workspace.read(path))
+    diagnosis: SuiteDiagnosis, path: str, line: int, failure: Failure, attempts: int, test: str
+) -> Iterator[DiagnosisProposal]:
+    tree = parse_python_tree(diagnosis.workspace.read(path))
     statement = tree.statement(line) if tree else None
     if tree is None or statement is None:
         return
     code = tree.code(statement).strip("\n")
+    function = tree.function(statement)
+    # In a coroutine a wait would stop all others, and an edit may not add `await`.
+    wait = "time.sleep(0.1 * 2**attempt)" if function is None or function.asynchronous is None else ""
     needed, name = name_retried_error(failure.error)
     texts = []
     if not code.startswith(("import ", "from ", "raise", "yield", "break", "continue", "global")):
         ending = "" if code.startswith("return") else "\n        break"
-        texts.append((tree.replace(statement, _loop(code + ending.replace("        ", ""), name, attempts)), code))
-    function = tree.function(statement)
-    if function is not None and function.asynchronous is None:
+        loop = _loop(code + ending.replace("        ", ""), name, attempts, wait)
+        texts.append((tree.replace(statement, loop), code))
+    if function is not None:
         body = _without_docstring(function)
         inside = "".join(tree.code(each) for each in body).strip("\n")
         if "yield" not in inside and f"for attempt in range({attempts})" not in inside:
             ends = inside.splitlines()[-1].startswith("return")
-            loop = _loop(inside + ("" if ends else "\nreturn None"), name, attempts)
+            loop = _loop(inside + ("" if ends else "\nreturn None"), name, attempts, wait)
             made = cst.parse_module(loop, config=tree.module.config_for_parsing).body
             kept = list(function.body.body)[: len(function.body.body) - len(body)]
             block = function.body.with_changes(body=[*kept, *made])
             texts.append((tree.replace(function, function.with_changes(body=block)), f"def {function.name.value}"))
     for text, what in reversed(texts):
-        made_text = add_import(text, "import time")
+        made_text = add_python_import(text, "import time") if wait else text
         if needed and not _has_import(text, needed):
-            made_text = add_import(made_text, needed)
+            made_text = add_python_import(made_text, needed)
         first = what.splitlines()[0].strip()
         why = f"`{first[:80]}` fails with {failure.error or 'an error'} in `{test}`: try it up to {attempts} times"
         if "timeout" in failure.error.lower():
@@ -92,14 +95,14 @@ def _retry(
         yield from diagnosis.propose(NAME, path, made_text, why)
 
 
-def _loop(code: str, error: str, attempts: int) -> str:
+def _loop(code: str, error: str, attempts: int, wait: str) -> str:
     return f"""for attempt in range({attempts}):
     try:
-{indent_code(code, 2)}
+{indent_python_code(code, 2)}
     except {error}:
         if attempt == {attempts - 1}:
             raise
-        time.sleep(0.1 * 2**attempt)
+{indent_python_code(wait, 2)}
 """
 
 

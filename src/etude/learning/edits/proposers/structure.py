@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from etude.learning.edits.diagnosis import Diagnosis, Proposal
 from etude.learning.edits.proposers.retry import name_retried_error
-from etude.learning.edits.rewriting import SourceTree, add_import, parse_python
+from etude.learning.edits.python_rewriting import PythonTree, add_python_import, parse_python_tree
+from etude.learning.edits.suite_diagnosis import DiagnosisProposal, SuiteDiagnosis
 
 CHUNKS, FALLBACKS, HANDLERS, CACHES = "chunks", "fallbacks", "handlers", "caches"
 SIZES = (100, 10)
@@ -21,13 +21,13 @@ _IMPURE = re.compile(
 MOST = 20
 
 
-def propose_chunks(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_chunks(diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
     """Yield edits that pass a list to a call in pieces, if the error says that it was too much at once."""
     for test, failure in diagnosis.failures:
         if not _TOO_MUCH.search(f"{failure.error} {failure.message[:300]}"):
             continue
         for path, line in diagnosis.places(failure):
-            tree = parse_python(diagnosis.workspace.read(path))
+            tree = parse_python_tree(diagnosis.workspace.read(path))
             statement = tree.statement(line) if tree else None
             if tree is None or statement is None or len(statement.body) != 1:
                 continue
@@ -37,7 +37,7 @@ def propose_chunks(diagnosis: Diagnosis) -> Iterator[Proposal]:
                     yield from diagnosis.propose(CHUNKS, path, tree.replace(statement, new), why)
 
 
-def _in_chunks(tree: SourceTree, small: cst.BaseSmallStatement, size: int) -> Iterator[str]:
+def _in_chunks(tree: PythonTree, small: cst.BaseSmallStatement, size: int) -> Iterator[str]:
     match small:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=cst.Call() as call):
             keep, end = name, ""
@@ -57,10 +57,10 @@ def _in_chunks(tree: SourceTree, small: cst.BaseSmallStatement, size: int) -> It
             yield f"{start}for start in range(0, len({items}), {size}):\n    {body}\n{end}"
 
 
-def propose_fallbacks(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_fallbacks(diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
     """Yield edits that try alternatives in another order: the last one first, or neighbours exchanged."""
     for path in diagnosis.sources()[:MOST]:
-        tree = parse_python(diagnosis.workspace.read(path))
+        tree = parse_python_tree(diagnosis.workspace.read(path))
         if tree is None:
             continue
         for loop in tree.nodes(cst.For):
@@ -84,7 +84,7 @@ def propose_fallbacks(diagnosis: Diagnosis) -> Iterator[Proposal]:
                     yield from diagnosis.propose(FALLBACKS, path, tree.replace(attempt, swapped), why)
 
 
-def propose_handlers(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_handlers(diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
     """Yield edits that let an existing handler also handle the error that passed it."""
     for test, failure in diagnosis.failures:
         needed, name = name_retried_error(failure.error)
@@ -92,7 +92,7 @@ def propose_handlers(diagnosis: Diagnosis) -> Iterator[Proposal]:
             continue
         for path, line in diagnosis.places(failure):
             text = diagnosis.workspace.read(path)
-            tree = parse_python(text)
+            tree = parse_python_tree(text)
             if tree is None:
                 continue
             for attempt in tree.nodes(cst.Try, line):
@@ -102,15 +102,15 @@ def propose_handlers(diagnosis: Diagnosis) -> Iterator[Proposal]:
                     both = f"({tree.code(handler.type).strip('()')}, {name})"
                     made = handler.with_changes(type=cst.parse_expression(both))
                     new = tree.replace(handler, made)
-                    new = add_import(new, needed) if needed else new
+                    new = add_python_import(new, needed) if needed else new
                     why = f"{failure.error} in `{test}` passes the handler at `{path}` line {tree.line(handler)}"
                     yield from diagnosis.propose(HANDLERS, path, new, why)
 
 
-def propose_caches(diagnosis: Diagnosis) -> Iterator[Proposal]:
+def propose_caches(diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
     """Yield edits that cache functions which only compute from their arguments."""
     for path in diagnosis.sources()[:MOST]:
-        tree = parse_python(diagnosis.workspace.read(path))
+        tree = parse_python_tree(diagnosis.workspace.read(path))
         if tree is None:
             continue
         for function in tree.nodes(cst.FunctionDef):
@@ -120,7 +120,7 @@ def propose_caches(diagnosis: Diagnosis) -> Iterator[Proposal]:
             if in_module and plain and not _IMPURE.search(body) and "return" in body and _repeats(body):
                 decorator = cst.Decorator(cst.parse_expression("functools.lru_cache(maxsize=1024)"))
                 made = function.with_changes(decorators=[decorator])
-                new = add_import(tree.replace(function, made), "import functools")
+                new = add_python_import(tree.replace(function, made), "import functools")
                 why = f"`{function.name.value}` in `{path}` only computes from its arguments"
                 yield from diagnosis.propose(CACHES, path, new, why)
 

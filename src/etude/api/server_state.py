@@ -1,0 +1,106 @@
+"""The state of a server: its app, its background work and its threads for blocking work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio.to_thread
+
+from etude.api.access_control import AccessControl
+from etude.api.api_caller import ApiCaller
+from etude.api.result_reader import ResultReader
+from etude.api.run_watcher import RunWatcher
+from etude.api.sandbox_probe import SandboxProbe
+from etude.entities import Run
+from etude.fair_share import FairShare, hold_fair_slot
+from etude.store.identity import Identity
+from etude.telemetry import TelemetryAccessLog, TelemetryMetrics, TelemetryObserver, TelemetryTraces
+
+if TYPE_CHECKING:
+    from etude.agents.hub import Hub
+    from etude.agents.worker import Worker
+    from etude.app import App
+
+
+T = TypeVar("T")
+
+
+READERS = 16
+"""Threads for short store access; long work has its own threads."""
+
+
+@dataclass
+class ServerState:
+    """The state that all requests share while the server runs."""
+
+    app: App
+    identity: Identity
+    access_control: AccessControl
+    run_watcher: RunWatcher
+    metrics: TelemetryMetrics
+    hub: Hub
+    """Delivers the events of agents."""
+    traces: TelemetryTraces | None = None
+    access: TelemetryAccessLog | None = None
+    worker: Worker | None = None
+    """Runs agents in this process, unless None."""
+    draining: bool = False
+
+    def __post_init__(self) -> None:
+        threads = self.app.settings.server.threads
+        self.shares = FairShare(threads)
+        # A fair share may exceed its size, for tenants that hold less than theirs.
+        self.workers = anyio.CapacityLimiter(2 * threads)
+        self.readers = anyio.CapacityLimiter(READERS)
+        # More threads than engines would only wait for an engine.
+        self.queries = FairShare(self.app.settings.engine.processes)
+        self.owners: dict[str, ApiCaller] = {}
+        """The caller that each open run is charged to, by run id."""
+        self.result_reader = ResultReader(self.app)
+        self.sandbox_probe = SandboxProbe(self.app)
+        self.observer = TelemetryObserver(self.app.store)
+        self.observer.show(self.ended)
+        # A tenant's agents may run before its first request.
+        for tenant in {key.tenant for key in self.identity.keys()}:  # noqa: SIM118 - no dictionary
+            self.observer.watch(tenant)
+
+    def ended(self, run: Run) -> None:
+        """Count, charge and trace a run that has ended."""
+        self.metrics.run_ended(run, self.app.settings.sandbox)
+        caller = self.owners.pop(run.id, None)
+        if caller is not None:
+            self.access_control.charge(caller, run)
+        if self.traces is not None:
+            self.traces.send(run, caller.key.name if caller and caller.key else None)
+
+    @property
+    def at_work(self) -> int:
+        """The number of runs and agent steps in progress, of all tenants."""
+        return self.app.runs_at_work + (self.worker.at_work if self.worker else 0)
+
+    def flush(self) -> None:
+        """Write the buffered audit entries and usage to the store, and the access log to its file."""
+        if self.access is not None:
+            self.access.write()
+        self.identity.write_down()
+
+    def close(self) -> None:
+        """Write everything that is buffered."""
+        self.observer.close()
+        self.result_reader.close()
+        self.flush()
+        self.identity.write_down(closing=True)
+        if self.traces is not None:
+            self.traces.close()
+
+    async def run_in_thread(self, tenant: str, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run blocking work of a tenant in a thread; it may take long."""
+        async with hold_fair_slot(self.shares, tenant):
+            return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.workers)
+
+    async def access_store(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run a short access to the store in a thread."""
+        return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.readers)

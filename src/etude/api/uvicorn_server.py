@@ -1,0 +1,297 @@
+"""The listening process: connections limited in number, size and time, and a graceful shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import httptools
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from etude.api.server import create_app
+from etude.errors import EtudeError, Unavailable
+from etude.store.processes import Processes
+from etude.telemetry import TelemetryAccessLog
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from etude.api.server_state import ServerState
+    from etude.app import App
+
+HEAD_BYTES = 64 << 10
+"""The largest request head."""
+PIPELINED = 16
+"""Requests that a client may send ahead on a connection; it is closed after their responses if there are more."""
+LINGER_S = 0.5
+"""How long a refused connection stays open so that the client can read the refusal."""
+SPARE_FILES = 256
+"""Open files that are reserved for engines, sessions and the store."""
+SWITCH_S = 0.0005
+"""How long a computing thread may keep others waiting; Python's default of 5 ms is longer than a small query takes."""
+
+
+class IdleUvicornConnections:
+    """Connections without a request in work, by the address of their client; the oldest come first."""
+
+    def __init__(self) -> None:
+        self._by_address: dict[str, dict[HttpToolsProtocol, None]] = {}
+
+    def add(self, address: str, connection: HttpToolsProtocol) -> None:
+        """Add a connection as the newest of its address."""
+        self.discard(address, connection)
+        self._by_address.setdefault(address, {})[connection] = None
+
+    def discard(self, address: str, connection: HttpToolsProtocol) -> None:
+        """Remove a connection, because it closes or a request has come."""
+        idle = self._by_address.get(address)
+        if idle is not None:
+            idle.pop(connection, None)
+            if not idle:
+                del self._by_address[address]
+
+    def take_oldest(self) -> HttpToolsProtocol | None:
+        """Return the oldest connection of the address that has the most, and remove it; None if there is none."""
+        if not self._by_address:
+            return None
+        address = max(self._by_address, key=lambda a: len(self._by_address[a]))
+        oldest = next(iter(self._by_address[address]))
+        self.discard(address, oldest)
+        return oldest
+
+
+def make_uvicorn_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
+    """Return uvicorn's HTTP protocol with a limit on connections and on the seconds that a request head may take.
+
+    At the limit, a new connection replaces an idle one; it is refused only if all have a request in work.
+    """
+    idle = IdleUvicornConnections()
+
+    class Bounded(HttpToolsProtocol):
+        _address = ""
+        _timer: asyncio.TimerHandle | None = None
+        _head = 0
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            if len(self.connections) >= connections and (oldest := idle.take_oldest()) is not None:
+                oldest.transport.abort()
+                self.connections.discard(oldest)
+            if len(self.connections) >= connections:
+                self.parser = None  # type: ignore[assignment]
+                transport.write(_refusal(503, "Too many connections", "Retry-After: 5\r\n"))
+                _close_gently(transport, self.loop)
+                return
+            super().connection_made(transport)
+            self._address = self.client[0] if self.client else ""
+            idle.add(self._address, self)
+            self._expect_head()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self._stop_timer()
+            idle.discard(self._address, self)
+            if self.transport is not None:
+                super().connection_lost(error)
+
+        def data_received(self, data: bytes) -> None:
+            if self.parser is None:
+                return
+            if self._timer is not None:
+                if self._head > HEAD_BYTES:
+                    self._refuse(431, "Request header fields too large")
+                    return
+                self._head += len(data)
+            # As in uvicorn, but it would log each malformed request, and anyone can send these.
+            self._unset_keepalive_if_required()
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade:
+                pass  # the request is answered as if it asked for no other protocol
+            except httptools.HttpParserError:
+                if len(self.pipeline) < PIPELINED:
+                    self._refuse(400, "Bad request")
+                else:
+                    self.parser = None  # type: ignore[assignment]
+                    self.cycle.keep_alive = False
+
+        def on_message_begin(self) -> None:
+            if len(self.pipeline) >= PIPELINED:
+                raise _TooManyAhead
+            self._expect_head()
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self._stop_timer()
+            idle.discard(self._address, self)
+            super().on_headers_complete()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if not self.transport.is_closing() and self.cycle.response_complete:
+                idle.add(self._address, self)
+
+        def _expect_head(self) -> None:
+            if self._timer is None:
+                self._head = 0
+                self._timer = self.loop.call_later(head_s, self._refuse, 408, "Request timeout")
+
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _refuse(self, status: int, title: str) -> None:
+            self._stop_timer()
+            if not self.transport.is_closing():
+                self.parser = None  # type: ignore[assignment]
+                self.transport.write(_refusal(status, title))
+                _close_gently(self.transport, self.loop)
+
+    return Bounded
+
+
+class _TooManyAhead(Exception):
+    """Ends the parsing of what a connection sends."""
+
+
+def _close_gently(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    """Close the writing side now and the connection a little later, so that the client can read the refusal.
+
+    Closing at once with unread bytes would reset the connection, and the client would never see the refusal.
+    """
+    if transport.can_write_eof():
+        transport.write_eof()
+    loop.call_later(LINGER_S, transport.close)
+
+
+def _refusal(status: int, title: str, more: str = "") -> bytes:
+    code = title.lower().replace(" ", "_")
+    body = (
+        f'{{"type": "urn:etude:error:{code}", "title": "{title}", "status": {status}, "detail": "{title}.", '
+        f'"code": "{code}", "retryable": {str(status != 431).lower()}}}'
+    )
+    head = f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{more}"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()
+
+
+class UvicornServer(uvicorn.Server):
+    """A server that shuts down gracefully: it refuses new work and waits for running work."""
+
+    def __init__(self, config: uvicorn.Config, server: ServerState) -> None:
+        super().__init__(config)
+        self._server = server
+        self.on_listening: Callable[[str], None] | None = None
+        """Called once with the address."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen and print the address."""
+        await super().startup(sockets)
+        if self.started and sockets:
+            host, port, *_ = sockets[0].getsockname()
+            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            sys.stderr.write(f"etude listens on {address}\n")
+            self._enter(address)
+            if self.on_listening is not None:
+                self.on_listening(address)
+
+    def _enter(self, address: str) -> None:
+        """Add this server to those that `etude status` shows; without the store it serves all the same."""
+        processes = Processes(self._server.app.store)
+        try:
+            processes.forget_dead()
+            processes.enter("server", address)
+        except EtudeError as error:
+            logging.getLogger("etude").warning("the server is not listed: %s", error.message)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse new work, wait for running work, end the streams, and close."""
+        server = self._server
+        server.draining = True
+        if server.worker is not None:
+            server.worker.drain()
+        until = time.monotonic() + server.app.settings.server.drain_s
+        while server.at_work and time.monotonic() < until and not self.force_exit:
+            await asyncio.sleep(0.05)
+        server.run_watcher.close()
+        with contextlib.suppress(EtudeError):
+            Processes(server.app.store).leave()
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Shut down on a signal; a second Ctrl-C does not wait for running work.
+
+        uvicorn's own method also keeps the signal and raises it again after the shutdown. The process would then end
+        before the app is closed, with the status of a failure.
+        """
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        else:
+            self.should_exit = True
+
+
+def make_uvicorn_server(app: App, api: FastAPI, host: str, port: int) -> UvicornServer:
+    """Return the server of an API, not yet listening."""
+    settings = app.settings.server
+    # As many connections again may be closing.
+    limit = min(settings.connections, (_raise_open_files() - SPARE_FILES) // 2)
+    config = uvicorn.Config(
+        api,
+        host=host,
+        port=port,
+        http=make_uvicorn_protocol(max(limit, 16), settings.head_s),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        backlog=2048,
+        lifespan="on",
+    )
+    return UvicornServer(config, api.state.server)
+
+
+def _raise_open_files() -> int:
+    """Raise the limit of open files as far as allowed, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    if wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(wanted, soft)
+
+
+def serve_with_uvicorn(
+    app: App,
+    host: str,
+    port: int,
+    *,
+    keys_required: bool,
+    anyone: bool = False,
+    on_listening: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until stopped; resume the runs that an earlier process left unfinished."""
+    sys.setswitchinterval(SWITCH_S)
+    api = create_app(app, keys_required=keys_required, anyone=anyone, runs_agents=True)
+    api.state.server.access = TelemetryAccessLog(sys.stderr)
+    listener = make_uvicorn_server(app, api, host, port)
+    listener.on_listening = on_listening
+    try:
+        bound = listener.config.bind_socket()
+    except SystemExit:
+        raise Unavailable(f"Cannot listen on `{host}:{port}`.", hint="Choose another --port.") from None
+    known = api.state.server.identity.keys()
+    for tenant in {app.tenant, *(key.tenant for key in known)}:
+        try:
+            app.scoped(tenant).uploads.remove_leftovers()
+            app.scoped(tenant).runs.recover()
+        except EtudeError as error:
+            logging.getLogger("etude").warning("the work of %s could not be resumed: %s", tenant, error.message)
+    listener.run(sockets=[bound])

@@ -1,0 +1,674 @@
+"""Convert delimited text (CSV, TSV, TXT) to Parquet: DuckDB reads regular files; others are repaired first."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, islice, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from etude.errors import Invalid
+from etude.sources.duckdb_errors import reraise_duckdb_limit
+from etude.sources.files.column_types import ReadingOptions, refine_column_types
+from etude.sources.files.csv_dialect import (
+    RARE_DELIMITERS,
+    TITLE_ROWS,
+    CsvDialect,
+    CsvRecord,
+    count_csv_metadata_records,
+    csv_value_kind,
+    detect_csv_dialect,
+    read_csv_records,
+)
+from etude.sources.files.file_content import decompress_content_for_duckdb
+from etude.sources.files.load_report import LoadReport, LoadRowFaults, Rename, TypeNote, merge_load_reports
+from etude.sources.files.parquet import describe_differing_parquet_columns, read_parquet, write_query_to_parquet
+from etude.sources.files.text_file import CHUNK, TextFileSurvey, open_text_file, survey_text_file
+from etude.sources.quoting import quote_identifier, quote_literal
+
+SAMPLE_CHARS = 1 << 20
+SNIFFED_ROWS = 20_480
+HUGE_FIELD = CHUNK
+COMMENT_LINES = 1000
+SEPARATOR_LINE = re.compile('"?sep=."?')
+EXTRA = "_extra"
+# The name of the column for extra fields if no row has any: it is written, and not read.
+UNNAMED = "\x01unnamed"
+# By default DuckDB reads records of up to 2 MB, with at most 4 bytes per character.
+LONG_RECORD = 400_000
+REGULAR = "delim=',', quote='\"', escape='\"', new_line='\\r\\n'"
+"""The dialect that the repair writes."""
+# Parquet has no integers beyond 64 bits: a decimal keeps each digit, and text keeps longer ones.
+# Values that the type does not show as they are written.
+READ_AS = (
+    ("BOOLEAN", re.compile(r"(?!true$|false$).+", re.IGNORECASE), "its values were read as true or false"),
+    ("BIGINT", re.compile(r"[+-]?0[xXbB].+"), "its values were read as hexadecimal or binary numbers"),
+    ("DOUBLE", re.compile(r"[+-]?(?=(?:\.?\d){18})\d*\.?\d*"), "it keeps 15 to 17 digits of its values"),
+    ("DOUBLE", re.compile(r"\d+[eE]\d+"), "its values were read as powers of ten"),
+    (
+        "TIMESTAMP WITH TIME ZONE",
+        re.compile(r"\S+[ T]\d\d:\d\d(:\d\d(\.\d+)?)?"),
+        "its values without a zone were read as UTC",
+    ),
+    (
+        "TIMESTAMP WITH TIME ZONE",
+        re.compile(r".*[ T].*(?!\+00)[+-]\d\d(:?\d\d)?"),
+        "its values were converted to one zone, UTC",
+    ),
+)
+DOTTED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})*")
+DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),(\d{1,2}|\d{4,})")
+CODE_OR_WHOLE = re.compile(r"\d+([eE]\d+)?")
+STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "BIGNUM": "VARCHAR"}
+
+
+class CsvColumn(NamedTuple):
+    """A column of a file, with the type that all its values have."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class CsvPart:
+    """One file, ready to be read: how DuckDB must read it, and what was found in it."""
+
+    source: str
+    path: str
+    """The file itself, or its regular copy."""
+    options: str
+    columns: tuple[CsvColumn, ...]
+    constants: tuple[tuple[str, str], ...]
+    """Columns from the path, such as `year=2024/`."""
+    staged: str
+    report: LoadReport
+
+    def scan(self, types: dict[str, str]) -> str:
+        """Return SQL that reads the file with these types instead of its own."""
+        columns = tuple(CsvColumn(c.name, types.get(c.name.lower(), c.type)) for c in self.columns)
+        rows = read_parquet(self.staged)
+        if columns != self.columns:
+            rows = _read_csv(self.path, self.options, columns)
+        constants = dict(self.constants)
+        kept = [quote_identifier(c.name) for c in self.columns if c.name and c.name not in constants]
+        return f"SELECT {', '.join(kept + [f'{v} AS {quote_identifier(k)}' for k, v in self.constants])} FROM {rows}"
+
+
+def prepare_csv_parts(con: Any, paths: tuple[str, ...], scratch: Path) -> list[CsvPart]:
+    """Read and stage each file once; return the parts with their reports."""
+    return [_part(con, path, scratch, str(i) if len(paths) > 1 else "") for i, path in enumerate(paths)]
+
+
+def join_csv_parts(
+    con: Any, parts: list[CsvPart], target: Path, scratch: Path, reading: ReadingOptions
+) -> tuple[int, LoadReport]:
+    """Write the parts as one Parquet file; return the number of rows and the report."""
+    report = merge_load_reports([p.report for p in parts])
+    joined = Path(parts[0].staged)
+    if len(parts) > 1 or parts[0].constants:
+        types = _common_types(parts)
+        joined = scratch / "joined.parquet"
+        write_query_to_parquet(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
+        report = replace(
+            report,
+            notes=report.notes + describe_differing_parquet_columns([(p.source, csv_part_names(p)) for p in parts]),
+        )
+    count, notes = refine_column_types(con, joined, target, leave=EXTRA, reading=reading)
+    return count, replace(report, types=report.types + notes)
+
+
+def csv_part_names(part: CsvPart) -> list[str]:
+    """Return the names of the part's columns."""
+    return [c.name for c in part.columns if c.name]
+
+
+def _part(con: Any, path: str, scratch: Path, index: str) -> CsvPart:
+    import duckdb
+
+    found = survey_text_file(path)
+    with open_text_file(path, found) as text:
+        sample = text.read(SAMPLE_CHARS)
+    if not sample.strip("\r\n \0"):
+        raise Invalid(f"`{path}` is empty.", hint="Remove the file, or write a header and rows into it.")
+    sample = sample.replace("\0", "")
+    comments = _count_comments(sample)
+    body = sample.splitlines(keepends=True)[comments:] if comments else [sample]
+    dialect = detect_csv_dialect("".join(body), whole=len(sample) < SAMPLE_CHARS)
+    if dialect.width == 1:
+        _refuse_fixed_width(path, body)
+    staged = scratch / f"part{index}.parquet"
+    if not comments and found.plain and not (found.lone_cr and "\n" in sample):
+        # Types that a sample suggests and all values have are those that the whole file suggests, and found faster.
+        for sample_rows in (SNIFFED_ROWS, -1):
+            try:
+                part = _as_is(
+                    con, path, decompress_content_for_duckdb(path, scratch, index), found, dialect, staged, sample_rows
+                )
+            except duckdb.Error as error:
+                reraise_duckdb_limit(error)
+                part = None
+            if part:
+                return part
+    return _repaired(con, path, found, dialect, scratch, index, comments)
+
+
+def _count_comments(sample: str) -> int:
+    """Return how many lines at the top are comments: they start with `#`, or tell Excel the delimiter."""
+    lines = sample.splitlines()[:COMMENT_LINES]
+    if lines and SEPARATOR_LINE.fullmatch(lines[0]):
+        return 1
+    count = next((at for at, line in enumerate(lines) if not line.startswith("#")), 0)
+    # `#id,name` without a space in front of a name is a header in the style of some programs.
+    last = lines[count - 1] if count else ""
+    is_header = re.fullmatch(r"#\w[\w.]*([,;\t|]\w[\w.]*)+", last) is not None
+    return count - is_header
+
+
+def _refuse_fixed_width(path: str, body: list[str]) -> None:
+    """Raise if the lines have columns at fixed places: nothing but spaces separates them."""
+    lines = [line.rstrip() for line in "".join(body).splitlines()[:100] if line.strip()]
+    if len(lines) < 3 or not all(re.search(r"\S {2,}\S", line) for line in lines[:-1]):
+        return
+    width = max(map(len, lines))
+    padded = [line.ljust(width) for line in lines]
+    blank = "".join(" " if all(line[at] == " " for line in padded) else "x" for at in range(width))
+    if re.search(r"x +x", blank):
+        raise Invalid(
+            f"`{path}` has columns of fixed width, separated by spaces alone.",
+            hint="Save it as CSV; the file does not say where each column starts.",
+        )
+
+
+def _sample_notes(head: list[CsvRecord], columns: tuple[CsvColumn, ...], header: bool) -> tuple[TypeNote, ...]:
+    """Return notes on values that DuckDB reads as something else than what is written, from the first rows."""
+    notes = []
+    rows = [r.fields for r in head[header:] if not r.blank and len(r.fields) >= len(columns)]
+    for at, column in enumerate(columns):
+        for kind, test, said in READ_AS:
+            cells = (row[at].strip() for row in rows) if kind == column.type else ()
+            odd = list(dict.fromkeys(cell for cell in cells if test.fullmatch(cell)))
+            if odd:
+                notes.append(TypeNote(column.name, kind, f"{said} ({', '.join(map(repr, odd[:3]))})"))
+    return tuple(notes)
+
+
+def _dotted_thousands(head: list[CsvRecord], columns: tuple[CsvColumn, ...], header: bool) -> set[str]:
+    """Return columns like `1.000` beside others like `7,50`: these dots group digits, and DuckDB reads decimals."""
+    rows = [r.fields for r in head[header:] if len(r.fields) >= len(columns)]
+    cells = {c: [row[at].strip() for row in rows if row[at].strip()] for at, c in enumerate(columns)}
+    if not any(found and all(map(DECIMAL_COMMA.fullmatch, found)) for found in cells.values()):
+        return set()
+    return {
+        c.name
+        for c, found in cells.items()
+        if c.type == "DOUBLE" and any("." in cell for cell in found) and all(map(DOTTED.fullmatch, found))
+    }
+
+
+def _find_codes(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], head: list[CsvRecord]) -> set[str]:
+    """Return columns of codes like `12E5`, which DuckDB reads as powers of ten.
+
+    Programs write a dot or a sign into such a number (`1.2E6`, `1e+06`). Only columns whose first values have neither
+    are read as a whole.
+    """
+    maybe = [
+        c.name
+        for at, c in enumerate(columns)
+        if c.type == "DOUBLE" and c.name
+        if all(
+            CODE_OR_WHOLE.fullmatch(r.fields[at].strip()) for r in head if at < len(r.fields) and r.fields[at].strip()
+        )
+    ]
+    if not maybe:
+        return set()
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    tests = ", ".join(
+        f"bool_and(regexp_full_match({name}, {quote_literal(CODE_OR_WHOLE.pattern)})) AND bool_or({name} ILIKE '%e%')"
+        for name in (f"trim({quote_identifier(c)})" for c in maybe)
+    )
+    found = con.execute(f"SELECT {tests} FROM {_read_csv(path, options, texts)}").fetchone()
+    return {name for name, is_code in zip(maybe, found) if is_code}
+
+
+def _is_year_header(cells: list[str]) -> bool:
+    """Return whether a row is a header such as `country,2019,2020`: names, and years in order."""
+    years = [int(cell) for cell in cells if re.fullmatch(r"(19|20)\d\d", cell.strip())]
+    names = [cell for cell in cells if re.search(r"[^\W\d_]", cell)]
+    steps = {b - a for a, b in pairwise(years)}
+    return len(years) + len(names) == len(cells) and bool(names) and len(steps) == 1 and steps <= {1, -1, 5, 10}
+
+
+def _is_data(rows: list[list[str]]) -> bool:
+    """Return whether the first row is data although DuckDB, which takes `17,5` for text, would call it the header.
+
+    Its cells are numbers or dates like those below them, and no other cell is a name above numbers or dates.
+    """
+    first, below = rows[0], rows[1:]
+    if not below or _is_year_header(first) or all(re.fullmatch(r"(19|20)\d\d", cell.strip()) for cell in first):
+        return False
+    kinds = [
+        {csv_value_kind(row[at]) for row in below if at < len(row) and row[at].strip()} for at in range(len(first))
+    ]
+    typed = [(cell, kind) for cell, kind in zip(first, kinds) if len(kind) == 1 and kind != {""}]
+    if not typed or any({csv_value_kind(cell)} != kind for cell, kind in typed):
+        return False
+    return len(typed) == len(first) or any(re.search(r"\d\D+\d", cell) for cell, _ in typed)
+
+
+def _has_title_row(head: list[CsvRecord], width: int) -> bool:
+    """Return whether the first row has one cell or none of several, and a later one has all."""
+    if width < 3 or sum(bool(f.strip()) for f in head[0].fields) > 1:
+        return False
+    return any(all(f.strip() for f in row.fields) for row in head[1:TITLE_ROWS])
+
+
+def _as_is(
+    con: Any, source: str, path: str, found: TextFileSurvey, dialect: CsvDialect, staged: Path, sample_rows: int
+) -> CsvPart | None:
+    """Read the file with DuckDB alone; return None if DuckDB would drop or misread something."""
+    line = _line_size(found.longest) if found.longest > CHUNK else ""
+    sniffed = _sniff(con, path, line.lstrip(", "), sample_rows)
+    if sniffed is None or not _agree(sniffed, dialect, found):
+        return None
+    with open_text_file(path, found) as text:
+        head = list(islice((r for r in read_csv_records(text, dialect) if not r.blank), 1000))
+    if _has_title_row(head, dialect.width):
+        return None
+    notes: tuple[str, ...] = ()
+    if not sniffed.header and _is_year_header(head[0].fields):
+        sniffed = _sniff(con, path, f"{line.lstrip(', ')}{', ' if line else ''}header=true", sample_rows)
+        if sniffed is None or not _agree(sniffed, dialect, found):
+            return None
+        notes = ("The first row was read as the header, because its numbers are years in order.",)
+    elif sniffed.header and _is_data([r.fields for r in head]):
+        sniffed = _sniff(con, path, f"{line.lstrip(', ')}{', ' if line else ''}header=false", sample_rows)
+        if sniffed is None or not _agree(sniffed, dialect, found):
+            return None
+    grouped = _dotted_thousands(head, sniffed.columns, sniffed.header)
+    options = (
+        f"delim={quote_literal(sniffed.delimiter)}, quote={quote_literal(sniffed.quote)}, "
+        f"escape={quote_literal(sniffed.escape)}, new_line={quote_literal(sniffed.new_line)}, "
+        f"header={sniffed.header}{line}{sniffed.formats}"
+    )
+    grouped |= _find_codes(con, path, options, sniffed.columns, head[sniffed.header :])
+    if grouped:
+        columns = tuple(CsvColumn(c.name, "VARCHAR" if c.name in grouped else c.type) for c in sniffed.columns)
+        sniffed = sniffed._replace(columns=columns)
+    write_query_to_parquet(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
+    if sample_rows > 0 and _has_late_values(con, sniffed.columns, staged, sample_rows):
+        return None
+    report = LoadReport(
+        encoding="utf-8",
+        bom=found.bom,
+        delimiter=dialect.delimiter if dialect.width > 1 else "",
+        quote=sniffed.quote,
+        header="present" if sniffed.header else "invented",
+        renamed=_renames(head[0].fields, sniffed.columns) if sniffed.header else (),
+        types=_sample_notes(head, sniffed.columns, sniffed.header),
+        blank_lines=_blank_lines(con, found, sniffed, staged) if dialect.width > 1 else 0,
+        huge_fields=_huge_fields(con, sniffed.columns, staged) if found.longest > HUGE_FIELD else 0,
+        notes=notes,
+    )
+    return CsvPart(source, path, options, sniffed.columns, _constants(source), str(staged), report)
+
+
+def _has_late_values(con: Any, columns: tuple[CsvColumn, ...], staged: Path, sample_rows: int) -> bool:
+    """Return whether a column of text has no value in the sample, so that nothing there suggested its type."""
+    texts = [quote_identifier(c.name) for c in columns if c.type == "VARCHAR"]
+    if not texts:
+        return False
+    rows = f"read_parquet({quote_literal(str(staged))}, hive_partitioning=false, file_row_number=true)"
+    early = ", ".join(f"count({t})" for t in texts)
+    found = con.execute(f"SELECT {early} FROM {rows} WHERE file_row_number < {sample_rows - 1000}").fetchone()
+    empty = [f"count({t})" for t, values in zip(texts, found) if not values]
+    if not empty:
+        return False
+    return any(con.execute(f"SELECT {', '.join(empty)} FROM {read_parquet(str(staged))}").fetchone())
+
+
+class Sniffed(NamedTuple):
+    """DuckDB's own view of a file."""
+
+    delimiter: str
+    quote: str
+    escape: str
+    new_line: str
+    skipped: bool
+    header: bool
+    columns: tuple[CsvColumn, ...]
+    formats: str
+
+
+def _sniff(con: Any, path: str, options: str, sample_rows: int = -1) -> Sniffed | None:
+    """Return the dialect that DuckDB detects from the sample, by default the whole file; None if it detects none.
+
+    Dates whose year is not first stay text here: DuckDB would guess the order of day and month from one column of the
+    file, and `refine_column_types` decides it for each column.
+    """
+    import duckdb
+
+    extra = f", {options}" if options else ""
+    try:
+        row = con.execute(
+            f"SELECT * FROM sniff_csv({quote_literal(path)}, sample_size={sample_rows}{extra})"
+        ).fetchone()
+    except duckdb.Error as error:
+        reraise_duckdb_limit(error)
+        return None
+    delimiter, quote, escape, new_line, comment, skip, header, columns, dates, times = row[:10]
+    sure = [
+        (key, value)
+        for key, value in (("dateformat", dates), ("timestampformat", times))
+        if value and value.startswith("%Y")
+    ]
+    formats = "".join(f", {key}={quote_literal(value)}" for key, value in sure)
+    unsure = {"DATE", "TIMESTAMP"} if len(sure) < bool(dates) + bool(times) else set()
+    return Sniffed(
+        delimiter=_given(delimiter),
+        quote=_given(quote),
+        escape=_given(escape),
+        new_line=new_line,
+        skipped=bool(skip or _given(comment)),
+        header=header,
+        columns=tuple(
+            CsvColumn(c["name"], "VARCHAR" if c["type"] in unsure else STORED.get(c["type"], c["type"]))
+            for c in columns
+        ),
+        formats=formats,
+    )
+
+
+def _given(value: str) -> str:
+    return "" if value == "(empty)" else value
+
+
+def _agree(sniffed: Sniffed, dialect: CsvDialect, found: TextFileSurvey) -> bool:
+    """Return whether DuckDB detects the same table as etude does, and drops no line."""
+    if sniffed.skipped or len(sniffed.columns) != dialect.width:
+        return False
+    if dialect.width > 1 and sniffed.delimiter != dialect.delimiter:
+        return False
+    if not sniffed.quote:
+        return not found.quotes and dialect.quote == '"'
+    return sniffed.quote == dialect.quote and sniffed.escape in ("", dialect.escape)
+
+
+def _read_csv(path: str, options: str, columns: tuple[CsvColumn, ...]) -> str:
+    struct = ", ".join(f"{quote_literal(c.name or UNNAMED)}: {quote_literal(c.type)}" for c in columns)
+    return (
+        f"read_csv({quote_literal(path)}, auto_detect=false, hive_partitioning=false, skip=0, comment='', {options}, "
+        f"columns={{{struct}}})"
+    )
+
+
+def _line_size(longest: int) -> str:
+    """Return options for records longer than DuckDB's 2 MB; its default buffer would be sixteen times that size."""
+    if longest < 1_900_000:
+        return ""
+    return f", max_line_size={longest + 1024}, buffer_size={2 * longest + 4096}"
+
+
+def _blank_lines(con: Any, found: TextFileSurvey, sniffed: Sniffed, staged: Path) -> int:
+    """Compute how many lines are neither rows nor inside a field: DuckDB skips them silently."""
+    rows = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()[0]
+    left = found.lines - int(rows) - int(sniffed.header) - sum(c.name.count("\n") for c in sniffed.columns)
+    texts = [quote_identifier(c.name) for c in sniffed.columns if c.type == "VARCHAR"]
+    if left > 0 and found.quotes and texts:
+        breaks = " + ".join(f"coalesce(sum(length({t}) - length(replace({t}, chr(10), ''))), 0)" for t in texts)
+        left -= int(con.execute(f"SELECT {breaks} FROM {read_parquet(str(staged))}").fetchone()[0])
+    return max(0, left)
+
+
+def _huge_fields(con: Any, columns: tuple[CsvColumn, ...], staged: Path) -> int:
+    texts = [c.name for c in columns if c.type == "VARCHAR"]
+    counts = " + ".join(f"count(*) FILTER (length({quote_identifier(t)}) > {HUGE_FIELD})" for t in texts) or "0"
+    return int(con.execute(f"SELECT {counts} FROM {read_parquet(str(staged))}").fetchone()[0])
+
+
+def _repaired(
+    con: Any, path: str, found: TextFileSurvey, dialect: CsvDialect, scratch: Path, index: str, comments: int
+) -> CsvPart:
+    """Repair the file in a copy that DuckDB can read; every change is counted."""
+    faults = LoadRowFaults(os.path.basename(path) if index else "")
+    copy = scratch / f"repaired{index}.csv"
+    with open_text_file(path, found) as text:
+        lines = (line.replace("\0", "") for line in text) if found.nul_bytes else text
+        wrote = _rewrite(
+            con, _below_comments(read_csv_records(lines, dialect), comments, faults), dialect, copy, scratch, faults
+        )
+    columns = tuple(CsvColumn(n, "VARCHAR") for n in wrote.names)
+    columns += (CsvColumn(_free(EXTRA, wrote.names) if wrote.extra else "", "VARCHAR"),)
+    options = f"{REGULAR}, header=false{_line_size(wrote.longest)}"
+    part = CsvPart(
+        source=path,
+        path=str(copy),
+        options=options,
+        columns=columns,
+        constants=_constants(path),
+        staged=str(scratch / f"part{index}.parquet"),
+        report=LoadReport(
+            encoding=found.encoding,
+            bom=found.bom,
+            delimiter=dialect.delimiter if dialect.width > 1 else "",
+            quote=dialect.quote,
+            header="present" if wrote.header else "invented",
+            renamed=_renames(wrote.header, columns) if wrote.header else (),
+            bad_rows=found.stray_rows(os.path.basename(path) if index else "") + faults.rows(),
+            blank_lines=wrote.blank_lines,
+            nul_bytes=found.nul_bytes,
+            huge_fields=wrote.huge_fields,
+            notes=_decoding_notes(found) + _delimiter_notes(dialect),
+        ),
+    )
+    return _typed(con, part)
+
+
+def _below_comments(found: Iterator[CsvRecord], comments: int, faults: LoadRowFaults) -> Iterator[CsvRecord]:
+    for record in found:
+        if record.line <= comments:
+            faults.add("a comment", "skipped", record.line)
+        else:
+            yield record
+
+
+class Rewritten(NamedTuple):
+    """What the regular copy holds."""
+
+    header: list[str]
+    names: list[str]
+    extra: bool
+    longest: int
+    blank_lines: int
+    huge_fields: int
+
+
+def _rewrite(
+    con: Any, found: Iterator[CsvRecord], dialect: CsvDialect, copy: Path, scratch: Path, faults: LoadRowFaults
+) -> Rewritten:
+    """Write each record with one field per column, and one more for extra fields."""
+    width, blank = dialect.width, 0
+
+    def filled() -> Iterator[CsvRecord]:
+        nonlocal blank
+        for record in found:
+            if record.blank and width > 1:
+                blank += 1
+            else:
+                yield record
+
+    rest = filled()
+    head = _without_titles(list(islice(rest, 1000)), width, faults)
+    header, names = _header(con, head, dialect, scratch)
+    if header:
+        _fit(head.pop(0), dialect, faults)
+    extra, longest, huge = False, 0, 0
+    with open(copy, "w", encoding="utf-8", errors="replace", newline="") as file:
+        # csv.writer quotes the characters of its line end: with \r\n it quotes both.
+        writer = csv.writer(file, lineterminator="\r\n")
+        for record in chain(head, rest):
+            row = _fit(record, dialect, faults)
+            extra = extra or bool(row[width])
+            if record.size > LONG_RECORD:
+                huge += sum(len(field) > HUGE_FIELD for field in row)
+                longest = max(
+                    longest, sum(len(field.encode("utf-8", "replace")) + field.count('"') + 3 for field in row)
+                )
+            writer.writerow(row)
+    return Rewritten(header, names, extra, longest, blank, huge)
+
+
+def _without_titles(head: list[CsvRecord], width: int, faults: LoadRowFaults) -> list[CsvRecord]:
+    """Leave out titles and metadata above a table of several columns: they are neither rows nor the header."""
+    if width < 2:
+        return head
+    if above := count_csv_metadata_records(head, width):
+        for record in head[:above]:
+            one = sum(bool(f.strip()) for f in record.fields) < 2
+            fault = "one cell above the header" if one else "another number of fields above the header"
+            faults.add(fault, "skipped as a title" if one else "skipped as metadata", record.line)
+        return head[above:]
+    for at, record in enumerate(head[:TITLE_ROWS]):
+        if sum(bool(f.strip()) for f in record.fields) > 1:
+            for title in head[:at]:
+                faults.add("one cell above the header", "skipped as a title", title.line)
+            return head[at:]
+    return head
+
+
+def _header(con: Any, head: list[CsvRecord], dialect: CsvDialect, scratch: Path) -> tuple[list[str], list[str]]:
+    """Return the header as written (empty if there is none), and the names of the columns."""
+    probe, width = scratch / "probe.csv", dialect.width
+    ignore = LoadRowFaults()
+    with open(probe, "w", encoding="utf-8", errors="replace", newline="") as file:
+        csv.writer(file, lineterminator="\r\n").writerows(_fit(r, dialect, ignore)[:width] for r in head)
+    longest = _line_size(min(probe.stat().st_size, 4 * max(r.size for r in head)))
+    options = f"{REGULAR}, comment='', skip=0{longest}"
+    sniffed = _sniff(con, str(probe), options)
+    first = _fit(head[0], dialect, ignore)[:width]
+    if sniffed and sniffed.header and _is_data([_fit(r, dialect, ignore)[:width] for r in head]):
+        sniffed = _sniff(con, str(probe), f"{options}, header=false")
+    if sniffed and len(sniffed.columns) == width:
+        return (first if sniffed.header else []), [c.name for c in sniffed.columns]
+    return first, _names(first)
+
+
+def _names(header: list[str]) -> list[str]:
+    """Return the names as DuckDB would choose them: none empty, none twice."""
+    names: list[str] = []
+    for at, cell in enumerate(header):
+        names.append(_free(cell.strip() or f"column{at}", names))
+    return names
+
+
+def _free(wanted: str, names: list[str]) -> str:
+    taken = {n.lower() for n in names}
+    free, number = wanted, 1
+    while free.lower() in taken:
+        free, number = f"{wanted}_{number}", number + 1
+    return free
+
+
+def _fit(record: CsvRecord, dialect: CsvDialect, faults: LoadRowFaults) -> list[str]:
+    """Return the record as one field for each column and one for the extra fields."""
+    fields, width = record.fields, dialect.width
+    if record.stray_quote:
+        faults.add("a stray quote", "the quote is kept as text", record.line)
+    if len(fields) < width and not record.blank:
+        faults.add("too few fields", "the missing ones are null", record.line)
+    if len(fields) <= width:
+        return fields + [""] * (width + 1 - len(fields))
+    rest = dialect.delimiter.join(fields[width:])
+    if any(fields[width:]):
+        faults.add("too many fields", f"the extra ones are in column `{EXTRA}`", record.line)
+    else:
+        faults.add("empty fields at the end", "they are left out", record.line)
+        rest = ""
+    return [*fields[:width], rest]
+
+
+def _typed(con: Any, part: CsvPart) -> CsvPart:
+    """Stage the part with the types of its values, or as text if DuckDB finds no type."""
+    import duckdb
+
+    sniffed = _sniff(con, part.path, f"{part.options}, comment='', skip=0")
+    candidates = [part]
+    if sniffed and len(sniffed.columns) == len(part.columns):
+        columns = tuple(CsvColumn(c.name, s.type) for c, s in zip(part.columns, sniffed.columns))
+        columns = (*columns[:-1], part.columns[-1])
+        codes = _find_codes(con, part.path, part.options, columns, [])
+        columns = tuple(CsvColumn(c.name, "VARCHAR") if c.name in codes else c for c in columns)
+        typed = replace(part, options=part.options + sniffed.formats, columns=columns)
+        # Some numbers beyond 64 bits do not fit a decimal either.
+        fitting = tuple(CsvColumn(c.name, c.type.replace("DECIMAL(38,0)", "VARCHAR")) for c in columns)
+        candidates = [typed, replace(typed, columns=fitting), part]
+    for candidate in candidates:
+        try:
+            rows = _read_csv(candidate.path, candidate.options, candidate.columns)
+            named = ", ".join(map(quote_identifier, csv_part_names(candidate)))
+            write_query_to_parquet(con, f"SELECT {named} FROM {rows}", Path(candidate.staged))
+        except duckdb.Error as error:
+            reraise_duckdb_limit(error)
+            failed = error
+        else:
+            return candidate
+    raise Invalid(
+        f"`{part.source}` cannot be read as a table: {str(failed).splitlines()[0]}",
+        hint="Open it in a text editor and check that it is a text file.",
+    ) from failed
+
+
+def _renames(header: list[str], columns: tuple[CsvColumn, ...]) -> tuple[Rename, ...]:
+    """Return which columns were renamed from their header cells, and why."""
+    renames = []
+    for at, (cell, column) in enumerate(zip(header, columns)):
+        if cell == column.name:
+            continue
+        if not cell.strip():
+            why = f"column {at + 1} has no name in the header"
+        elif cell.strip() == column.name:
+            why = "spaces around the name"
+        else:
+            why = "another column has that name"
+        renames.append(Rename(cell, column.name, why))
+    return tuple(renames)
+
+
+def _decoding_notes(found: TextFileSurvey) -> tuple[str, ...]:
+    if not found.undecodable:
+        return ()
+    return (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",)
+
+
+def _delimiter_notes(dialect: CsvDialect) -> tuple[str, ...]:
+    if dialect.width == 1 or dialect.delimiter not in RARE_DELIMITERS:
+        return ()
+    shown = dialect.delimiter if dialect.delimiter.isprintable() else repr(dialect.delimiter).strip("'")
+    return (f"The fields are separated by `{shown}`.",)
+
+
+def _constants(path: str) -> tuple[tuple[str, str], ...]:
+    folders = os.path.dirname(path).split(os.sep)
+    pairs = (folder.partition("=") for folder in folders)
+    return tuple({key: _constant(unquote(value)) for key, _, value in pairs if key and value}.items())
+
+
+def _constant(value: str) -> str:
+    if value == "__HIVE_DEFAULT_PARTITION__":
+        return "NULL"
+    return value if re.fullmatch(r"0|-?[1-9]\d{0,17}", value) else quote_literal(value)
+
+
+def _common_types(parts: list[CsvPart]) -> dict[str, str]:
+    """Return one type for each column over all files, by lower-case name: the wider number type, or text."""
+    types: dict[str, str] = {}
+    for column in (c for p in parts for c in p.columns if c.name):
+        key = column.name.lower()
+        before = types.setdefault(key, column.type)
+        if before != column.type:
+            types[key] = "DOUBLE" if {before, column.type} == {"BIGINT", "DOUBLE"} else "VARCHAR"
+    return types

@@ -1,0 +1,217 @@
+"""Convert JSON and JSON lines to Parquet: DuckDB reads valid files; broken lines are dropped and counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from etude.errors import Invalid
+from etude.sources.duckdb_errors import reraise_duckdb_limit
+from etude.sources.files.column_types import describe_wide_number_type
+from etude.sources.files.csv_parts import STORED
+from etude.sources.files.file_content import decompress_content_for_duckdb
+from etude.sources.files.load_report import LoadReport, LoadRowFaults, TypeNote, merge_load_reports
+from etude.sources.files.parquet import read_parquet, write_query_to_parquet
+from etude.sources.files.text_file import TextFileSurvey, open_text_file, survey_text_file
+from etude.sources.quoting import quote_identifier, quote_literal
+
+OBJECT_BYTES = 16 << 20
+LARGEST_INTEGER = 1 << 64
+SPACE = " \t\r\n"
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class JsonPart(NamedTuple):
+    """One file, or its copy that DuckDB can read."""
+
+    source: str
+    path: str
+    found: TextFileSurvey
+    report: LoadReport
+    cut_off: bool = False
+    """The file is an array that does not end: DuckDB would silently accept what is there."""
+
+
+def load_json_records(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple[int, LoadReport]:
+    """Write the records of all files as one Parquet file; return the number of rows and the report."""
+    import duckdb
+
+    several = len(paths) > 1
+    parts = [_plain(path, scratch, i, several) for i, path in enumerate(paths)]
+    parts = [_repaired(p, scratch, i, several) if p.cut_off else p for i, p in enumerate(parts)]
+    try:
+        rows = _write(con, parts, target, "auto")
+    except duckdb.Error as error:
+        reraise_duckdb_limit(error)
+        parts = [_repaired(part, scratch, i, several) for i, part in enumerate(parts)]
+        rows = _write_repaired(con, parts, target)
+    report = merge_load_reports([p.report for p in parts])
+    types, notes = _describe(con, target, rows)
+    return rows, replace(report, types=report.types + types, notes=report.notes + notes)
+
+
+def _describe(con: Any, target: Path, rows: int) -> tuple[tuple[TypeNote, ...], tuple[str, ...]]:
+    """Return notes on numbers that a column cannot or can barely hold, and on lists that may be the real records."""
+    columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(target))}").fetchall()
+    types = [describe_wide_number_type(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
+    for name in (c[0] for c in columns if c[1] == "DOUBLE"):
+        column = quote_identifier(name)
+        test = f"abs({column}) >= {LARGEST_INTEGER} AND isfinite({column})"
+        if con.execute(f"SELECT count(*) FILTER ({test}) FROM {read_parquet(str(target))}").fetchone()[0]:
+            types.append(TypeNote(name, "DOUBLE", "it keeps 15 to 17 digits of its values beyond 64 bits"))
+    lists = [c[0] for c in columns if c[1].endswith("[]")]
+    records = [c[0] for c in columns if c[1].startswith("STRUCT") and c[1].endswith("[]")]
+    nested = lists if len(lists) == len(columns) else records
+    if rows != 1 or not nested:
+        return tuple(types), ()
+    named = ", ".join(f"`{name}`" for name in nested[:3]) + (", ..." if len(nested) > 3 else "")
+    return tuple(types), (f"The file is one record, with lists in {named}; `unnest` makes rows of them.",)
+
+
+def _plain(path: str, scratch: Path, index: int, several: bool) -> JsonPart:
+    """Return the file as UTF-8 without byte order mark and NUL bytes; raise if it holds no records."""
+    found = survey_text_file(path)
+    with open_text_file(path, found) as text:
+        start = end = ""
+        while chunk := text.read(1 << 16):
+            filled = chunk.strip(SPACE + "\0")
+            start, end = start or filled[:100], filled[-1:] or end
+            if start[:1] == "{":
+                break
+    if not start:
+        raise Invalid(f"`{path}` is empty.", hint="Remove the file, or write records into it.")
+    if start[0] not in "[{":
+        raise Invalid(
+            f"`{path}` holds no records: it starts with `{start[:20]}`.",
+            hint="etude reads an array of objects, one object, or one object per line.",
+        )
+    notes = (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",) if found.undecodable else ()
+    report = LoadReport(
+        encoding=found.encoding,
+        bom=found.bom,
+        bad_rows=found.stray_rows(os.path.basename(path) if several else ""),
+        nul_bytes=found.nul_bytes,
+        notes=notes,
+    )
+    cut_off = start[0] == "[" and end != "]"
+    # After a byte order mark, DuckDB takes an array of records for one value.
+    if found.plain and not found.bom:
+        return JsonPart(path, decompress_content_for_duckdb(path, scratch, str(index)), found, report, cut_off)
+    copy = scratch / f"plain{index}.json"
+    with open_text_file(path, found) as text, open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
+        while chunk := text.read(1 << 20):
+            out.write(chunk.replace("\0", ""))
+    copied = replace(found, encoding="utf-8", bom=False, undecodable=False, stray_lines=0)
+    return JsonPart(path, str(copy), copied, report, cut_off)
+
+
+def _write(con: Any, parts: list[JsonPart], target: Path, layout: str, columns: str = "") -> int:
+    files = ", ".join(quote_literal(p.path) for p in parts)
+    largest = max(OBJECT_BYTES, *(2 * p.found.longest for p in parts))
+    options = f"sample_size=-1, format='{layout}', maximum_object_size={min(largest, 1 << 31)}{columns}"
+    if len(parts) > 1:
+        options += ", union_by_name=true"
+    rows = f"read_json([{files}], {options})"
+    found = con.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()
+    chosen = ", ".join(_stored(column, kind) for column, kind, *_ in found)
+    write_query_to_parquet(con, f"SELECT {chosen} FROM {rows}", target)
+    return int(con.execute(f"SELECT count(*) FROM {read_parquet(str(target))}").fetchone()[0])
+
+
+def _stored(column: str, kind: str) -> str:
+    """Return SQL for the column in a type that Parquet can hold."""
+    if kind.strip('"') == "NULL":
+        return f"CAST({quote_identifier(column)} AS VARCHAR) AS {quote_identifier(column)}"
+    return (
+        f"CAST({quote_identifier(column)} AS {STORED[kind]}) AS {quote_identifier(column)}"
+        if kind in STORED
+        else quote_identifier(column)
+    )
+
+
+def _write_repaired(con: Any, parts: list[JsonPart], target: Path) -> int:
+    import duckdb
+
+    try:
+        return _write(con, parts, target, "newline_delimited")
+    except duckdb.Error as error:
+        reraise_duckdb_limit(error)
+        # Valid JSON without a shape that DuckDB can find: one column of JSON loses nothing.
+        return _write(con, parts, target, "newline_delimited", ", records=false, columns={'json': 'JSON'}")
+
+
+def _repaired(part: JsonPart, scratch: Path, index: int, several: bool) -> JsonPart:
+    """Rewrite the file as one record per line, without the lines that are not JSON."""
+    faults = LoadRowFaults(os.path.basename(part.source) if several else "")
+    copy = scratch / f"repaired{index}.json"
+    duplicates: list[str] = []
+    kept = longest = halves = 0
+    with open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
+        for record in _records(part, faults, duplicates):
+            line = json.dumps(record, ensure_ascii=False)
+            halves += not line.isascii() and SURROGATE.search(line) is not None
+            out.write(line + "\n")
+            kept, longest = kept + 1, max(longest, len(line))
+    if not kept:
+        raise Invalid(f"No line of `{part.source}` is a JSON record.", hint="Check that the file is JSON.")
+    keys = dict.fromkeys(duplicates[:10])
+    notes = [f"Key `{key}` appears twice in a record; the last value is kept." for key in keys]
+    if halves:
+        notes.append(f"Half of a surrogate pair shows as `?` in {halves:,} records.")
+    report = replace(part.report, bad_rows=part.report.bad_rows + faults.rows(), notes=(*part.report.notes, *notes))
+    return JsonPart(part.source, str(copy), replace(part.found, longest=max(part.found.longest, longest * 4)), report)
+
+
+def _records(part: JsonPart, faults: LoadRowFaults, duplicates: list[str]) -> Any:
+    """Yield each valid record; a broken file that is not one record per line cannot be split into records."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) != len(items) and len(duplicates) < 100:
+            keys = [k for k, _ in items]
+            duplicates.extend(k for k in found if keys.count(k) > 1)
+        return found
+
+    decoder = json.JSONDecoder(object_pairs_hook=pairs)
+    if not _one_per_line(part, decoder):
+        yield from _whole(part, decoder)
+        return
+    with open_text_file(part.path, part.found) as text:
+        for number, line in enumerate(text, 1):
+            if not line.strip(SPACE):
+                continue
+            try:
+                yield decoder.decode(line.strip(SPACE))
+            except (ValueError, RecursionError):
+                faults.add("broken JSON", "skipped", number)
+
+
+def _one_per_line(part: JsonPart, decoder: json.JSONDecoder) -> bool:
+    """Return whether some line among the first is a record by itself."""
+    with open_text_file(part.path, part.found) as text:
+        for line, _ in zip(text, range(1000)):
+            try:
+                if isinstance(decoder.decode(line.strip(SPACE)), dict):
+                    return True
+            except (ValueError, RecursionError):
+                continue
+    return False
+
+
+def _whole(part: JsonPart, decoder: json.JSONDecoder) -> list[Any]:
+    with open_text_file(part.path, part.found) as text:
+        content = text.read()
+    try:
+        value = decoder.decode(content.strip(SPACE))
+    except json.JSONDecodeError as error:
+        raise Invalid(
+            f"`{part.source}` is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.",
+            hint="Fix the file there, or write one record per line so that a broken record affects no other.",
+        ) from error
+    except RecursionError as error:
+        raise Invalid(f"`{part.source}` is nested too deeply.", hint="Flatten the records.") from error
+    return value if isinstance(value, list) else [value]
