@@ -256,7 +256,7 @@ def test_unverified_numbers_are_marked_once() -> None:
 
 def test_the_explanation_names_what_to_correct() -> None:
     message = explain_verdict(check_numbers("North has 421 orders. South has 388.", [SALES]))
-    assert "`North has 421 orders." in message and "the result has 412 (orders)" in message
+    assert "`421` in `North has 421 orders." in message and "for North, sales has 412 (orders)" in message
     assert "leave the number out" in message
     untraced = explain_verdict(check_numbers("They lose 9,999,999 a year.", [SALES]))
     assert "`9,999,999`" in untraced
@@ -399,7 +399,7 @@ def test_answers_as_models_write_them_are_judged_rightly(monkeypatch: pytest.Mon
 def test_the_label_next_to_a_number_decides_its_row() -> None:
     verdict = check_numbers("South has 412 orders and North 388.", [SALES])
     assert [c.mention.text for c in verdict.contradicted] == ["412", "388"]
-    assert verdict.sends_back and "the result has 388 (orders)" in explain_verdict(verdict)
+    assert verdict.sends_back and "for South, sales has 388 (orders)" in explain_verdict(verdict)
 
 
 def test_an_untraced_number_is_marked_but_the_answer_is_not_sent_back() -> None:
@@ -556,3 +556,29 @@ DEGREES = Evidence("r1", ("year", "degrees"), [(2000, 56983), (2001, 61463), (20
 )
 def test_values_of_other_rows_are_false(text: str, result: Evidence, false: list[str]) -> None:
     assert unverified(text, result) == false
+
+
+@pytest.mark.parametrize("column", ["avg_years", "orders_per_day", "year_built", "years", "hour_of_day", "avg_id"])
+def test_a_fraction_measures_something_whatever_its_column_is_called(column: str) -> None:
+    assert check_numbers("The value is 48.08.", [Evidence("r1", ("label", column), [("x", 48.083)])]).ok
+
+
+@pytest.mark.parametrize(("column", "value"), [("year", 2024), ("month", 7), ("id", 48), ("month", 202407)])
+def test_parts_of_dates_and_ids_are_not_added_up(column: str, value: int) -> None:
+    rows = [("a", value), ("b", value)]
+    assert not check_numbers(f"Together they have {2 * value:,} orders.", [Evidence("r1", ("label", column), rows)]).ok
+
+
+def test_a_short_label_is_one_if_it_is_written_as_in_the_result() -> None:
+    visits = Evidence("r1", ("channel", "visits"), [("web", 249_921), ("app", 223_992), ("in", 50_757)])
+    assert check_numbers("App rose to 223,992, web to 249,921.", [visits]).ok
+    assert check_numbers("The app has 249,921 visits.", [visits]).contradicted
+    assert check_numbers("The most visits in all are 249,921.", [visits]).ok
+
+
+def test_days_that_the_model_was_shown_may_be_repeated() -> None:
+    shown = "visits (729 rows)\n  day DATE -- 2024-01-01..2025-12-30"
+    assert check_numbers("The last day is 30 December 2025.", [SALES], schema=shown).ok
+    printed = Evidence("printed", text="2015-08-21 17:03:00 2015-08-31 23:26:00")
+    assert check_numbers("The data ends on 31 August 2015.", [printed]).ok
+    assert not check_numbers("The data ends on 30 August 2015.", [printed]).ok

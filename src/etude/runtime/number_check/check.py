@@ -29,6 +29,7 @@ from etude.runtime.number_check.mentions import (
     MARK,
     TIME_UNITS,
     Mention,
+    Period,
     Reading,
     find_number_mentions,
     resolve_mention_readings,
@@ -131,6 +132,7 @@ def check_numbers(
     passage = Passage(bare, mentions, tables, question)
     given = collect_given(question, [*context, *_schema_names(schema)], tables)
     given.periods += [m.period for said in thread for m in find_number_mentions(said) if m.period]
+    given.periods += [day for shown in (schema, *(r.text for r in results)) for day in _shown_days(shown)]
     search = NumberSearch(passage)
     found: dict[int, str] = {}
     for i, mention in enumerate(written):
@@ -453,8 +455,7 @@ def _own_value(search: NumberSearch, mention: Mention) -> str:
         if (elsewhere and (clear or len(fitting) <= 3)) or (
             clear and near and not wording.changing and not wording.average
         ):
-            exact = column.exact[row]
-            return f"the result has {exact} ({column.name})"
+            return f"for {table.row_label(row)}, {table.name} has {column.exact[row]} ({column.name})"
     return ""
 
 
@@ -473,7 +474,9 @@ def explain_verdict(verdict: NumberCheckVerdict) -> str:
     lines = []
     if verdict.contradicted:
         lines.append("The results contradict your answer:")
-        lines += [f"- `{_phrase(verdict.text, c.mention)}`: {c.because}." for c in verdict.contradicted]
+        lines += [
+            f"- `{c.mention.text}` in `{_phrase(verdict.text, c.mention)}`: {c.because}." for c in verdict.contradicted
+        ]
     untraced = [c for c in verdict.unverified if not c.contradicted]
     if untraced:
         lines.append("These numbers in your answer are in no computed result and do not follow from one:")
@@ -518,6 +521,12 @@ def _schema_tables(schema: str) -> list[EvidenceTable]:
     for table in found:
         table.kind = "schema"
     return found
+
+
+def _shown_days(text: str) -> Iterator[Period]:
+    """Yield the days that the model was shown, such as the range of a column in the schema."""
+    for year, month, day in re.findall(r"(?<![\d-])(\d{4})-(\d\d)-(\d\d)(?!\d)", text[:200_000]):
+        yield Period(int(year), month=int(month), day=int(day))
 
 
 def _schema_names(schema: str) -> list[str]:

@@ -44,6 +44,16 @@ _AVERAGE_WORDS = mention_word_set(
 FALLING_WORDS = mention_word_set("decline drop decrease loss churn reduction fall discount")
 COUNT_WORDS = mention_word_set("n count cnt num number total qty quantity star rows freq frequency records")
 _KEY_WORDS = mention_word_set("id key code zip postcode sku uuid rank position year month week day hour quarter phone")
+_MEANS = mention_word_set("avg average mean median")
+_CALENDAR = {
+    "year": (1000, 2500),
+    "quarter": (1, 4),
+    "month": (1, 12),
+    "week": (0, 53),
+    "day": (0, 366),
+    "hour": (0, 24),
+}
+"""The numbers that parts of dates have; 202401 and 20240131 are dates too."""
 _ELAPSED_WORDS = mention_word_set("duration latency elapsed runtime wait")
 _SCALE_WORDS = {
     "k": 1e3, "thousand": 1e3, "thousands": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "millions": 1e6,
@@ -79,9 +89,13 @@ class EvidenceColumn:
 
     @cached_property
     def is_key(self) -> bool:
-        """Whether the numbers are identifiers, so that their sums and ratios mean nothing."""
-        last = re.split(r"[\W_]+", self.name.lower().strip("_"))[-1]
-        return last in _KEY_WORDS or (bool(self.numbers) and "year" in self.words)
+        """Whether the numbers are identifiers or parts of dates, so that their sums and ratios mean nothing."""
+        raw = re.split(r"[\W_]+", self.name.lower().strip("_"))
+        word = raw[-1] if raw[-1] in _KEY_WORDS else "year" if self.numbers and "year" in self.words else ""
+        if not self.whole or "per" in raw or self.words & _MEANS:
+            return False  # `avg_years` and `orders_per_day` measure something.
+        low, high = _CALENDAR.get(word, (-math.inf, math.inf))
+        return bool(word) and all(low <= v <= high or 100_000 <= v < 1e8 for v in self.numbers.values())
 
     @cached_property
     def periods(self) -> dict[int, Period]:

@@ -372,8 +372,8 @@ def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTa
                     continue
                 start, end = words[at][1], words[at + length - 1][2]
                 rows, strong, written, column = found
-                if len(written) <= 3 and text[start:end].islower() and text[start:end] == written.lower():
-                    continue  # `in` is not `IN`.
+                if len(written) <= 3 and _is_short_word(text[start:end], written):
+                    continue
                 numeric = keys[at].isdigit() if length == 1 else text[start].isdigit()
                 if not numeric and any(m.start <= start < m.end for m in mentions if m.kind not in ("date", "ordinal")):
                     continue
@@ -394,6 +394,14 @@ def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTa
                 yield Label(match.start(), match.end(), t, (place - 1,), False)
         if table.printed:
             yield from _statistic_labels(text, t, table)
+
+
+def _is_short_word(word: str, label: str) -> bool:
+    """Return whether a short word of the text is not the label: `in` is not `IN`, but `web` is `web`."""
+    return word.islower() and word == label.lower() and (word != label or word in _COMMON or word in _SHORT_WORDS)
+
+
+_SHORT_WORDS = mention_word_set("a an as at be by do go he if in is it me my of off on or our out so to up us we")
 
 
 def passage_table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[tuple[int, ...], bool, str, int]]:

@@ -52,7 +52,7 @@ def _sheets(path: str) -> list[tuple[str, list[Row], int, bool]]:
         import python_calamine as calamine
     except ImportError as error:
         raise Unavailable(
-            f"ReadingOptions `{path}` needs python-calamine.", hint="pip install 'etude[excel]'"
+            f"`{path}` cannot be read without python-calamine.", hint="pip install 'etude[excel]'"
         ) from error
     try:
         with calamine.CalamineWorkbook.from_path(path) as book:
