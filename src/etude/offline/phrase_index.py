@@ -112,12 +112,12 @@ class PhraseIndex:
         return found
 
     @cached_property
-    def begun(self) -> dict[tuple[str, int], list[Phrase]]:
-        """The names of several words, by their first two letters and their number of words."""
-        found: dict[tuple[str, int], list[Phrase]] = defaultdict(list)
+    def begun(self) -> dict[tuple[str, str, int], list[Phrase]]:
+        """The names of several words, by their first two letters, the first letter of their last word, and length."""
+        found: dict[tuple[str, str, int], list[Phrase]] = defaultdict(list)
         for phrase in self.names:
             if 1 < len(phrase) <= 5 and phrase[1] != "of":
-                found[phrase[0][:2], len(phrase)].append(phrase)
+                found[phrase[0][:2], phrase[-1][0], len(phrase)].append(phrase)
         return found
 
     @cached_property
@@ -453,7 +453,7 @@ def shortened_phrase_names(index: PhraseIndex, words: Sequence[str]) -> tuple[Me
     At least one word of the name is written in full, and says more than `name` or `id`.
     """
     found: dict[tuple[str, str | None], Meaning] = {}
-    for phrase in index.begun.get((words[0][:2], len(words)), ()) if len(words) > 1 else ():
+    for phrase in index.begun.get((words[0][:2], words[-1][:1], len(words)), ()) if len(words) > 1 else ():
         alone = (short for short in {*phrase} - {*words} if any(m.cost == 0 for m in index.names.get((short,), ())))
         if _shortens(phrase, words) and not any(alone):
             meanings = (m for m in index.names[phrase] if m.column is not None and m.cost <= SUFFIX)

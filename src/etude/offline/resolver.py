@@ -202,11 +202,13 @@ class Resolver:
         if settled or (best.table == nearest != self.anchor and condition.beside):
             return
         own = Meaning(best.table, best.column)
-        for hit in hits:
-            if hit.table == best.table or hit.cost > best.cost or (plain and not self._names(hit)):
+        tables = [hit.table for hit in hits]
+        near = join_distances(self.vocabulary, nearest or self.anchor, tables)
+        for hit, distances in zip(hits, zip(near, self._all_away(tables), strict=True), strict=True):
+            # Distances first: of the many tables that have the value, few are near.
+            if min(distances) > 1 or hit.table == best.table or hit.cost > best.cost:
                 continue
-            near = min(self._away(hit.table), join_distance(self.vocabulary, nearest or self.anchor, hit.table))
-            if near <= 1 and not self._linked(own, Meaning(hit.table, hit.column)):
+            if not (plain and not self._names(hit)) and not self._linked(own, Meaning(hit.table, hit.column)):
                 raise Ambiguous(condition.text, [best, hit])
 
     def _names(self, hit: Hit) -> bool:
