@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from datetime import datetime
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _lock = threading.Lock()
@@ -19,5 +20,14 @@ def new_id(noun: str) -> str:
         if value <= _last:
             value = _last + 1
         _last = value
+    return _written(noun, value)
+
+
+def first_id(noun: str, at: datetime) -> str:
+    """Return an id that sorts before all that are made at this time or later."""
+    return _written(noun, int(at.timestamp() * 1000) << 80)
+
+
+def _written(noun: str, value: int) -> str:
     digits = [_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5)]
     return f"{noun}_{''.join(digits)}"

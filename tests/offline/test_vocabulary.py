@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from etude.app import App
 from etude.offline.understand import Understanding, understand
-from etude.offline.vocabulary import Vocabulary, vocabulary_from_json
+from etude.offline.vocabulary import Vocabulary, VocabularyColumn, copy_with, vocabulary_from_json
 from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan.compile import compile_plan
 from offline.questions import TODAY
@@ -154,3 +155,12 @@ def test_a_server_is_read_and_asked_in_its_own_dialect(postgres_url: str, tmp_pa
             assert vocabulary.catalog is not None
             rows = app.sql(postgres_url, compile_plan(found.plan, vocabulary.catalog)).rows()
             assert [tuple(float(v) if isinstance(v, Decimal) else v for v in row) for row in rows] == expected
+
+
+def test_a_copy_with_changed_fields_keeps_no_computed_property() -> None:
+    column = VocabularyColumn("bikes", "sold", "text", 2, values=("no", "yes"), words=("sold",))
+    assert column.flag == ("yes", "no")
+    changed = copy_with(column, values=("red", "blue"))
+    assert changed == replace(column, values=("red", "blue"))
+    assert changed.flag is None
+    assert column.values == ("no", "yes")

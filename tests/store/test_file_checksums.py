@@ -105,6 +105,26 @@ def test_a_part_that_is_read_is_checked_and_no_more(objects: Objects) -> None:
             file.read(1)
 
 
+def test_a_file_that_is_read_whole_is_read_once(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact = objects.put(os.urandom(300_000), "x/y")
+    read, sizes = os.pread, []
+
+    def count(fd: int, size: int, place: int) -> bytes:
+        sizes.append(size)
+        return read(fd, size, place)
+
+    monkeypatch.setattr(os, "pread", count)
+    with objects.open(artifact.hash) as file:
+        whole = file.read()
+        assert sizes == [300_000]
+        file.seek(-8, os.SEEK_END)
+        assert file.read() == whole[-8:]
+        file.seek(-2000, os.SEEK_END)
+        assert file.read(1000) == whole[-2000:-1000]
+    # The end of a Parquet file is read in two steps: the chunk is kept in between.
+    assert len(sizes) == 2
+
+
 @pytest.mark.parametrize("change", ["gone", "flipped", "cut", "empty", "another's"])
 def test_without_good_sums_the_whole_file_is_hashed(objects: Objects, change: str) -> None:
     content = os.urandom(3 << 20)

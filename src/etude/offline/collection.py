@@ -14,10 +14,10 @@ _blocks: set[object] = set()
 
 @contextlib.contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Pause the collection of cycles in this block, which must be short.
+    """Pause the collection of cycles in this block, which must end within seconds.
 
     A collection visits every object while all threads wait. Making a million objects that stay starts many of them,
-    and none finds anything.
+    and none finds anything. After the block, the objects count as old, so that only a full collection visits them.
     """
     block = object()
     with _lock:
@@ -31,4 +31,12 @@ def pause_garbage_collection() -> Iterator[None]:
             if block in _blocks:
                 _blocks.remove(block)
                 if not _blocks:
+                    _call_all_old()
                     gc.enable()
+
+
+def _call_all_old() -> None:
+    """Move all objects to the oldest generation. Else the next three collections would visit the new ones."""
+    if gc.get_freeze_count() == 0:  # a program that froze its objects wants them to stay frozen
+        gc.freeze()
+        gc.unfreeze()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from etude.offline.vocabulary import VocabularyColumn, VocabularyTable
+from etude.offline.vocabulary import VocabularyColumn, VocabularyTable, copy_with
 from etude.offline.words import split_identifier_words, word_base_form
 
 _ENDINGS = frozenset(("id", "no", "nr", "nbr", "code", "key", "ref", "reference", "uuid", "sku", "ean", "isbn"))
@@ -46,10 +45,10 @@ def is_named_identifier(column: VocabularyColumn) -> bool:
 def mark_identifiers(table: VocabularyTable) -> VocabularyTable:
     """Return the table with the numbers that identify its rows marked: nearly all different, and named like it."""
     columns = tuple(
-        replace(column, identifies=True) if _identifies_rows(column, table, at == 0) else column
+        copy_with(column, identifies=True) if _identifies_rows(column, table, at == 0) else column
         for at, column in enumerate(table.columns)
     )
-    return replace(table, columns=columns)
+    return copy_with(table, columns=columns)
 
 
 def call_rows_by_identifier(table: VocabularyTable) -> VocabularyTable:
@@ -59,7 +58,7 @@ def call_rows_by_identifier(table: VocabularyTable) -> VocabularyTable:
     taken = {c.words for c in table.columns if c != column} | {table.words, *table.aliases}
     if not noun or noun in taken or noun[-1] in _NOT_ROWS:
         return table
-    return replace(table, aliases=(*table.aliases, noun))
+    return copy_with(table, aliases=(*table.aliases, noun))
 
 
 def identifier_of_rows(table: VocabularyTable) -> VocabularyColumn | None:

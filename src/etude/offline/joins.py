@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from etude.offline.deadline import check_deadline
@@ -68,6 +68,13 @@ class _Reach:
     def known_cost(self, end: str) -> int | None:
         """Return the cost if it was computed. It never changes again, so this needs no lock."""
         return self._costs.get(end, FAR if self._complete else None)
+
+    def costs_to(self, ends: Sequence[str]) -> list[int]:
+        for end in ends:
+            if self._complete:
+                break
+            self.cost_to(end)
+        return [self._costs.get(end, FAR) for end in ends]
 
     def cost_to(self, end: str) -> int:
         while end not in self._costs and self._queue:
@@ -133,6 +140,13 @@ def join_distance(vocabulary: Vocabulary, start: str, end: str) -> int:
         return known
     with routes.lock:
         return routes.reach(start).cost_to(end)
+
+
+def join_distances(vocabulary: Vocabulary, start: str, ends: Sequence[str]) -> list[int]:
+    """Return the costs of the cheapest paths from one table to each of the others."""
+    routes = _routes_of(vocabulary)
+    with routes.lock:
+        return routes.reach(start).costs_to(ends)
 
 
 def find_join_paths(vocabulary: Vocabulary, start: str, end: str) -> tuple[int, tuple[Path, ...]]:

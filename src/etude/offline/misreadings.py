@@ -9,12 +9,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from etude.offline.joins import join_hops
 from etude.offline.phrase_index import SYNONYM, Meaning, phrase_index_of, value_phrase
 from etude.offline.plan_check import Facts, Place, linked_columns, plan_facts, plan_nodes
 from etude.offline.question_parts import Condition, NamePart, Question
 from etude.offline.resolver import GENERAL
 from etude.offline.tags import TaggedItem
-from etude.offline.vocabulary import Vocabulary, VocabularyTable
+from etude.offline.vocabulary import Vocabulary, VocabularyTable, once_per_vocabulary
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
 from etude.offline.words import TRAILING, fold_words, stem_word, word_base_form
 from etude.sources.plan.query_plan import ColumnRef, Compare, Join, Member, Or, QueryPlan
@@ -359,13 +360,19 @@ def _find_repeated_number(items: Sequence[TaggedItem], plan: QueryPlan) -> Itera
 
 def _find_link_table(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
     """`train stations`, if that table only links trains to stations."""
-    others = {words: table.name for table in vocabulary.tables for words in (table.words, *table.aliases)}
+    others, hops = _table_names(vocabulary), join_hops(vocabulary)
     for item in items:
         for meaning in item.data.tables if item.tag == "T" else ():
             table = vocabulary.table(meaning.table)
-            refers = {column for link in vocabulary.links if link.table == table.name for column in link.columns}
+            refers = {column for hop in hops.get(table.name, ()) if not hop.back for column in hop.columns}
             links = len(refers) > 1 and refers.issuperset(column.name for column in table.columns)
             if not links or vocabulary_name_without_schema(table.name) not in facts.tables or meaning.cost > 0:
                 continue
             if len(table.words) > 1 and table.words[:1] in others and table.words[1:] in others:
                 yield f"It is not clear whether `{item.text}` means `{others[table.words[1:]]}`."
+
+
+@once_per_vocabulary
+def _table_names(vocabulary: Vocabulary) -> dict[tuple[str, ...], str]:
+    """Return the tables by their words; of two with the same words, the last."""
+    return {words: table.name for table in vocabulary.tables for words in (table.words, *table.aliases)}

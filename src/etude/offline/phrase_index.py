@@ -6,10 +6,12 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from operator import attrgetter
+from typing import NamedTuple
 
+from etude.offline.collection import pause_garbage_collection
 from etude.offline.deadline import check_deadline
 from etude.offline.places import CODED, place_names
 from etude.offline.revenue import MONEY_WORDS, money_of, revenue_phrases, sales_meanings
@@ -33,9 +35,11 @@ SYNONYM, HEAD, SUFFIX = 2, 3, 1
 """Costs of a reading: a synonym, only the last word of the name, the name without the word for its kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """A table (no column), a column, or the columns that name a row (`label`)."""
+class Meaning(NamedTuple):
+    """A table (no column), a column, or the columns that name a row (`label`).
+
+    A named tuple, because a source with thousands of tables has hundreds of thousands of them.
+    """
 
     table: str
     column: str | None = None
@@ -45,8 +49,7 @@ class Meaning:
     """The column holds yes or no."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """The values of a column that a text means."""
 
     table: str
@@ -102,19 +105,19 @@ class PhraseIndex:
         """The tables that are named after what happens, by the stem of the verb: `repairs` for `repaired`."""
         found: dict[str, tuple[Meaning, ...]] = {}
         for phrase, meanings in self.names.items():
-            tables = tuple(m for m in meanings if m.column is None and not m.label and m.cost == 0)
-            if len(phrase) == 1 and tables and len(phrase[0]) > 3:
+            if len(phrase) > 1 or len(phrase[0]) <= 3:
+                continue
+            if tables := tuple(m for m in meanings if m.column is None and not m.label and m.cost == 0):
                 found[stem_word(phrase[0])] = tables
         return found
 
     @cached_property
-    def shortened(self) -> dict[str, list[tuple[Phrase, tuple[Meaning, ...]]]]:
-        """The names of columns of several words, by their first two letters: `dep delay` for `departure delay`."""
-        found: dict[str, list[tuple[Phrase, tuple[Meaning, ...]]]] = defaultdict(list)
-        for phrase, meanings in self.names.items():
-            own = tuple(m for m in meanings if m.column is not None and m.cost <= SUFFIX)
-            if own and 1 < len(phrase) <= 5 and phrase[1] != "of":
-                found[phrase[0][:2]].append((phrase, own))
+    def begun(self) -> dict[tuple[str, str, int], list[Phrase]]:
+        """The names of several words, by their first two letters, the first letter of their last word, and length."""
+        found: dict[tuple[str, str, int], list[Phrase]] = defaultdict(list)
+        for phrase in self.names:
+            if 1 < len(phrase) <= 5 and phrase[1] != "of":
+                found[phrase[0][:2], phrase[-1][0], len(phrase)].append(phrase)
         return found
 
     @cached_property
@@ -122,8 +125,9 @@ class PhraseIndex:
         """The columns of three words or more by their first letters: `mpg` for `miles per gallon`."""
         found: dict[str, tuple[Meaning, ...]] = {}
         for phrase, meanings in self.names.items():
-            own = tuple(replace(m, cost=SYNONYM) for m in meanings if m.column is not None and m.cost == 0)
-            if own and len(phrase) > 2:
+            if len(phrase) <= 2:
+                continue
+            if own := tuple(m._replace(cost=SYNONYM) for m in meanings if m.column is not None and m.cost == 0):
                 letters = "".join(word[0] for word in phrase)
                 found[letters] = tuple(dict.fromkeys((*found.get(letters, ()), *own)))
         return found
@@ -165,7 +169,7 @@ def phrase_index_of(vocabulary: Vocabulary) -> PhraseIndex:
     """Return the index of a vocabulary; it is built once."""
     draft = _draft_of(vocabulary)
     if draft.whole is None:
-        with draft.lock:
+        with draft.lock, pause_garbage_collection():
             for table in vocabulary.tables[draft.done :]:
                 check_deadline()
                 _index_names(table, draft)
@@ -270,7 +274,8 @@ def _respelled(phrase: Phrase) -> tuple[tuple[Phrase, int], ...]:
     if len(phrase) > 1:
         made.append((("".join(phrase),), 0))
     for at, word in enumerate(phrase):
-        made += [((*phrase[:at], other, *phrase[at + 1 :]), SYNONYM) for other in word_synonyms(word)]
+        for other in word_synonyms(word):
+            made.append(((*phrase[:at], other, *phrase[at + 1 :]), SYNONYM))
     return tuple(made)
 
 
@@ -363,12 +368,20 @@ def _add_key_and_label(names: _Names, table: VocabularyTable) -> None:
 
 def _index_values(table: VocabularyTable, draft: _Draft) -> None:
     for column in table.columns:
+        if not column.values:
+            continue
         about = (*column.words, *(table.words if column.name in table.label else ()))
         coded = not CODED.isdisjoint(about)
         spelled: dict[Phrase, list[str]] = defaultdict(list)
         alike = {value: group for group in column.spellings for value in group}
-        for value in column.values:
-            spelled[value_phrase(value)].extend(alike.get(value, (value,)))
+        phrases = [value_phrase(value) for value in column.values]
+        if not coded and not alike and len({*phrases}) == len(phrases):
+            for phrase, value in zip(phrases, column.values, strict=True):
+                if phrase:
+                    draft.values[phrase].append(Hit(table.name, column.name, (value,)))
+            continue
+        for phrase, value in zip(phrases, column.values, strict=True):
+            spelled[phrase].extend(alike.get(value, (value,)))
         for phrase, texts in spelled.items():
             if not phrase:
                 continue
@@ -382,6 +395,8 @@ def _index_values(table: VocabularyTable, draft: _Draft) -> None:
 
 def _one_value_each(texts: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the texts that are spellings of one value, by value."""
+    if len(texts) == 1:
+        return [(texts[0],)]
     found: dict[str, set[str]] = defaultdict(set)
     for text in texts:
         found[plain_spelling(text)].add(text)
@@ -429,7 +444,7 @@ def phrase_names_one_typo_away(index: PhraseIndex, word: str) -> tuple[Meaning, 
     if len(found) != 1:
         return ()
     # It costs more than a synonym, so that the answer tells how the word was read.
-    return tuple(replace(m, cost=m.cost + SYNONYM) for m in index.names[found[0],])
+    return tuple(m._replace(cost=m.cost + SYNONYM) for m in index.names[found[0],])
 
 
 def shortened_phrase_names(index: PhraseIndex, words: Sequence[str]) -> tuple[Meaning, ...]:
@@ -438,17 +453,16 @@ def shortened_phrase_names(index: PhraseIndex, words: Sequence[str]) -> tuple[Me
     At least one word of the name is written in full, and says more than `name` or `id`.
     """
     found: dict[tuple[str, str | None], Meaning] = {}
-    for phrase, meanings in index.shortened.get(words[0][:2], ()) if len(words) > 1 else ():
+    for phrase in index.begun.get((words[0][:2], words[-1][:1], len(words)), ()) if len(words) > 1 else ():
         alone = (short for short in {*phrase} - {*words} if any(m.cost == 0 for m in index.names.get((short,), ())))
         if _shortens(phrase, words) and not any(alone):
-            found.update({(m.table, m.column): replace(m, cost=SYNONYM) for m in meanings})
+            meanings = (m for m in index.names[phrase] if m.column is not None and m.cost <= SUFFIX)
+            found.update({(m.table, m.column): m._replace(cost=SYNONYM) for m in meanings})
     return tuple(found.values())
 
 
 def _shortens(phrase: Phrase, words: Sequence[str]) -> bool:
     """Return whether each word of the phrase begins a word, and one of them is that word."""
-    if len(phrase) != len(words):
-        return False
     pairs = list(zip(phrase, words, strict=True))
     whole = {short for short, word in pairs if short == word} - GENERIC - {"id", "of", "per"}
     return bool(whole) and all(short == word or (len(short) > 2 and word.startswith(short)) for short, word in pairs)

@@ -138,6 +138,8 @@ class _Builder(Ratios):
     def _formulas(self, plan: QueryPlan) -> dict[VocabularyColumn, str]:
         """Return the columns of the plan that no table has, with a note on how each is computed."""
         nodes = [node for node in plan_nodes(plan) if isinstance(node, Arithmetic)]
+        if not nodes:
+            return {}
         known = [c for table in self.vocabulary.tables for c in (*table.columns, *table.derived) if c.formula]
         derived = [c for c in known if join_column_ref(c) in nodes]
         return {c: f"{c.name.capitalize().replace('_', ' ')} is {c.formula.text}." for c in derived if c.formula}

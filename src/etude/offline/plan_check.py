@@ -141,6 +141,7 @@ def _keeps_name(item: TaggedItem, facts: Facts, vocabulary: Vocabulary) -> bool:
     name: NamePart = item.data
     if {value.lower() for hit in item.hits for value in hit.values} & facts.texts or name.text.lower() in facts.texts:
         return True
+    links = linked_columns(vocabulary)
     for meaning in name.meanings:
         table = vocabulary_name_without_schema(meaning.table)
         if meaning.column is None and not meaning.label:
@@ -155,9 +156,7 @@ def _keeps_name(item: TaggedItem, facts: Facts, vocabulary: Vocabulary) -> bool:
             return True
         if known.key == columns and table in facts.tables and "count" in facts.functions:
             return True  # to count the keys is to count the rows
-        if any(
-            end in facts.columns for column in columns for end in linked_columns(vocabulary).get((table, column), ())
-        ):
+        if any(end in facts.columns for column in columns for end in links.get((table, column), ())):
             return True
     return False
 

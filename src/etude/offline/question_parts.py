@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from etude.offline.dates import Span
@@ -21,12 +22,16 @@ class NamePart:
     owner: NamePart | None = None
     """The noun it belongs to: the author of `the author's name`."""
 
-    @property
+    def __hash__(self) -> int:
+        """Hash the text only: in a source with thousands of tables a noun may have thousands of meanings."""
+        return hash(self.text)
+
+    @cached_property
     def tables(self) -> tuple[Meaning, ...]:
         """The tables it may mean."""
         return tuple(m for m in self.meanings if m.column is None and not m.label)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[Meaning, ...]:
         """The columns it may mean."""
         return tuple(m for m in self.meanings if m.column is not None or m.label)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from etude.offline.column_traits import is_period_column
 from etude.offline.deadline import check_deadline
-from etude.offline.joins import FAR, join_distance
+from etude.offline.joins import FAR, join_distance, join_distances
 from etude.offline.phrase_index import SYNONYM, Hit, Meaning
 from etude.offline.question_parts import Condition, Measure, NamePart, Question
 from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable, once_per_vocabulary
@@ -113,17 +113,21 @@ class Resolver:
         return self._best(name.text, columns)
 
     def _cost(self, meanings: Sequence[Meaning]) -> float:
-        return min(3 * m.cost + 4 * self._away(m.table) for m in meanings)
+        return min(self._costs(meanings))
+
+    def _costs(self, meanings: Sequence[Meaning]) -> list[float]:
+        away = self._all_away([m.table for m in meanings])
+        return [3 * m.cost + 4 * distance for m, distance in zip(meanings, away, strict=True)]
 
     def _holds(self, meaning: Meaning, owner: NamePart | None) -> bool:
         return owner is None or not owner.tables or any(meaning.table == m.table for m in owner.tables)
 
     def _best(self, text: str, meanings: Sequence[Meaning]) -> Meaning:
-        costs = {m: 3 * m.cost + 4 * self._away(m.table) for m in meanings}
-        low = min(costs.values())
+        costs = self._costs(meanings)
+        low = min(costs)
         if low >= 4 * FAR:
             raise Unresolved(f"Nothing connects `{text}` to `{self.anchor}`.")
-        best = [m for m in meanings if costs[m] == low]
+        best = [m for m, cost in zip(meanings, costs, strict=True) if cost == low]
         if len(best) > 1 and not self._same(best):
             chosen = [m for m in best if (m.table, m.column or "") in self.prefer]
             if chosen:
@@ -148,9 +152,7 @@ class Resolver:
             raise Unresolved(formula.doubt)
 
     def _away(self, table: str) -> float:
-        near = join_distance(self.vocabulary, self.anchor, table)
-        # A table that the question names counts as near.
-        return min(near, 0.5) if table in self.joined and near < FAR else near
+        return self._all_away([table])[0]
 
     def _same(self, meanings: Sequence[Meaning]) -> bool:
         """Return whether the columns are equal by a key."""
@@ -169,12 +171,13 @@ class Resolver:
             hits = [hit for hit in hits if (hit.table, hit.column) in wanted] or hits
         if condition.beside and nearest != self.anchor:
             hits = [hit for hit in hits if hit.table == nearest] or hits
-        cost = {hit: self._hit_cost(hit, condition, nearest) for hit in hits}
-        low = min(cost.values())
+        costs = self._hit_costs(hits, condition, nearest)
+        low = min(costs)
         if low >= 4 * FAR:
             raise Unresolved(f"Nothing connects `{condition.text}` to `{self.anchor}`.")
-        best = [hit for hit in hits if cost[hit] == low]
-        rivals = [hit for hit in hits if self._names(hit) and cost[hit] <= low + 4.5 and hit.table != best[0].table]
+        best = [hit for hit, cost in zip(hits, costs, strict=True) if cost == low]
+        close = [hit for hit, cost in zip(hits, costs, strict=True) if cost <= low + 4.5]
+        rivals = [hit for hit in close if self._names(hit) and hit.table != best[0].table]
         if rivals and self._names(best[0]) and condition.name is None and not self._chosen(best[0]):
             raise Ambiguous(condition.text, [best[0], *rivals])
         self._check_rivals(condition, best[0], hits, nearest)
@@ -199,11 +202,13 @@ class Resolver:
         if settled or (best.table == nearest != self.anchor and condition.beside):
             return
         own = Meaning(best.table, best.column)
-        for hit in hits:
-            if hit.table == best.table or hit.cost > best.cost or (plain and not self._names(hit)):
+        tables = [hit.table for hit in hits]
+        near = join_distances(self.vocabulary, nearest or self.anchor, tables)
+        for hit, distances in zip(hits, zip(near, self._all_away(tables), strict=True), strict=True):
+            # Distances first: of the many tables that have the value, few are near.
+            if min(distances) > 1 or hit.table == best.table or hit.cost > best.cost:
                 continue
-            near = min(self._away(hit.table), join_distance(self.vocabulary, nearest or self.anchor, hit.table))
-            if near <= 1 and not self._linked(own, Meaning(hit.table, hit.column)):
+            if not (plain and not self._names(hit)) and not self._linked(own, Meaning(hit.table, hit.column)):
                 raise Ambiguous(condition.text, [best, hit])
 
     def _names(self, hit: Hit) -> bool:
@@ -213,22 +218,34 @@ class Resolver:
     def _chosen(self, hit: Hit) -> bool:
         return (hit.table, hit.column) in self.prefer
 
-    def _hit_cost(self, hit: Hit, condition: Condition, nearest: str | None) -> float:
-        away = self._away(hit.table)
+    def _hit_costs(self, hits: Sequence[Hit], condition: Condition, nearest: str | None) -> list[float]:
+        """Return how well each hit fits, the best lowest: how far its table is, and what its column is called."""
+        tables = [hit.table for hit in hits]
+        away = self._all_away(tables)
         if nearest is not None:
-            away = min(away, join_distance(self.vocabulary, nearest, hit.table) + 0.25)
-        table = self.vocabulary.table(hit.table)
-        words = table.column(hit.column).words
-        cost = 3 * hit.cost + 4 * away
-        if condition.said and condition.said.split()[0] in words:
-            cost -= 3
-        if (hit.table, hit.column) in self.prefer:
-            cost -= 100
-        if hit.column in table.label:
-            cost -= 0.5
-        if len(words) == 1 or words[-1:] == ("name",):
-            cost -= 0.25
-        return cost
+            near = join_distances(self.vocabulary, nearest, tables)
+            away = [min(one, other + 0.25) for one, other in zip(away, near, strict=True)]
+        said = condition.said.split()[0] if condition.said else None
+        columns, costs = _column_bonuses(self.vocabulary), []
+        for hit, distance in zip(hits, away, strict=True):
+            words, bonus = columns[hit.table, hit.column]
+            cost = 3 * hit.cost + 4 * distance - bonus
+            if said is not None and said in words:
+                cost -= 3
+            if (hit.table, hit.column) in self.prefer:
+                cost -= 100
+            costs.append(cost)
+        return costs
+
+    def _all_away(self, tables: Sequence[str]) -> list[float]:
+        found: list[float] = [*join_distances(self.vocabulary, self.anchor, tables)]
+        # A table that the question names counts as near.
+        if not self.joined:
+            return found
+        return [
+            min(near, 0.5) if table in self.joined and near < FAR else near
+            for table, near in zip(tables, found, strict=True)
+        ]
 
     # --- dates
 
@@ -281,6 +298,21 @@ class Resolver:
 def _linked_ends(vocabulary: Vocabulary) -> frozenset[frozenset[tuple[str, tuple[str | None, ...]]]]:
     """Return the two ends of each link."""
     return frozenset(frozenset(((k.table, k.columns), (k.to_table, k.to_columns))) for k in vocabulary.links)
+
+
+@once_per_vocabulary
+def _column_bonuses(vocabulary: Vocabulary) -> dict[tuple[str, str], tuple[tuple[str, ...], float]]:
+    """Return the words of each column, and how much it is preferred to others: if it names rows, or is one word."""
+    return {
+        (table.name, column.name): (
+            column.words,
+            (0.5 if column.name in table.label else 0)
+            + (0.25 if len(column.words) == 1 or column.words[-1:] == ("name",) else 0),
+        )
+        for table in vocabulary.tables
+        # If two columns share a name, the first wins.
+        for column in reversed((*table.columns, *table.derived))
+    }
 
 
 def resolve_anchor(question: Question, vocabulary: Vocabulary) -> str:

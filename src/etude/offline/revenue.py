@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from etude.offline.vocabulary import Formula, VocabularyColumn, VocabularyTable
+from etude.offline.vocabulary import Formula, VocabularyColumn, VocabularyTable, copy_with
 from etude.offline.words import MEASURES
 
 _QUANTITIES = frozenset(
@@ -52,7 +52,7 @@ def add_revenue(tables: Sequence[VocabularyTable]) -> list[VocabularyTable]:
     found = {table.name: made for table in tables if (made := _revenue_of(table))}
     if len(found) != 1 or any(_AMOUNTS & {*column.words} for table in tables for column in table.columns):
         return [*tables]
-    return [replace(table, derived=found.get(table.name, ())) for table in tables]
+    return [copy_with(table, derived=found.get(table.name, ())) for table in tables]
 
 
 def _revenue_of(table: VocabularyTable) -> tuple[VocabularyColumn, ...]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable
+from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable, once_per_vocabulary
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
 from etude.offline.words import fold_words
 from etude.sources.plan.query_plan import (
@@ -44,26 +44,48 @@ def plain_spelling(value: str) -> str:
 
 def group_spellings(values: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the groups of values that differ only in case, blanks and hyphens."""
+    listed = list(values)
+    if _differ_in_letters(listed):
+        return []
     found: dict[str, list[str]] = defaultdict(list)
-    for value in values:
+    for value in listed:
         found[plain_spelling(value)].append(value)
     return [tuple(alike) for alike in found.values() if len(alike) > 1]
 
 
+_SEPARATORS = str.maketrans("", "", " \t\v\f\r\x1c\x1d\x1e\x1f_-'")
+
+
+def _differ_in_letters(values: Sequence[str]) -> bool:
+    """Return whether it is sure, at little cost, that no two values are spellings of one.
+
+    True for most columns: their values are ASCII, and still differ without their blanks and hyphens.
+    """
+    text = "\n".join(values)
+    plain = text.lower().translate(_SEPARATORS).split("\n") if text.isascii() else []
+    return len(plain) == len(values) and len({*plain}) == len(plain)
+
+
 def fold_spellings(plan: QueryPlan, vocabulary: Vocabulary) -> tuple[QueryPlan, list[str]]:
     """Return the plan with its groups and counts of different values folded, and notes that say so."""
-    columns = {
-        (vocabulary_name_without_schema(table.name), column.name): (table, column)
-        for table in vocabulary.tables
-        for column in table.columns
-        if column.kind == "text" and (column.spellings or len(column.values) > 1)
-    }
+    columns = _spelled_columns(vocabulary)
     notes: dict[str, None] = {}
     folded = _fold(plan, columns, notes)
     for note in _notes_on_conditions(plan, columns):
         if not any(note.partition(":")[0] in other for other in notes):
             notes[note] = None
     return folded, list(notes)
+
+
+@once_per_vocabulary
+def _spelled_columns(vocabulary: Vocabulary) -> _Columns:
+    """Return the columns with texts that may be spelled in several ways."""
+    return {
+        (vocabulary_name_without_schema(table.name), column.name): (table, column)
+        for table in vocabulary.tables
+        for column in table.columns
+        if column.kind == "text" and (column.spellings or len(column.values) > 1)
+    }
 
 
 def _notes_on_conditions(plan: QueryPlan, columns: _Columns) -> Iterator[str]:

@@ -10,7 +10,7 @@ from etude.errors import Cancelled, EtudeError
 from etude.offline.phrase_index import Hit
 from etude.offline.question_parts import Condition
 from etude.offline.tags import TaggedItem
-from etude.offline.vocabulary import Vocabulary, VocabularyColumn
+from etude.offline.vocabulary import Vocabulary, VocabularyColumn, once_per_vocabulary
 from etude.sources.quoting import quote_identifier, quote_literal, quote_table
 
 Query = Callable[[str], Iterable[Sequence[Any]]]
@@ -74,6 +74,7 @@ def _run_length(items: Sequence[TaggedItem], at: int) -> int:
     return end - at
 
 
+@once_per_vocabulary
 def _unknown_columns(vocabulary: Vocabulary) -> list[VocabularyColumn]:
     """Return the text columns whose values are not known, those that name rows first."""
     found = [

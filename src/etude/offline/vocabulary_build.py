@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from etude.entities import Catalog
 from etude.offline.collection import pause_garbage_collection
 from etude.offline.identifiers import call_rows_by_identifier, mark_identifiers
 from etude.offline.revenue import add_revenue
-from etude.offline.vocabulary import Ask, Vocabulary, VocabularyTable
+from etude.offline.vocabulary import Ask, Vocabulary, VocabularyTable, copy_with
 from etude.offline.vocabulary_keys import (
     drop_borrowed_vocabulary_keys,
     find_vocabulary_links,
@@ -54,5 +53,5 @@ def _name_tables(tables: Sequence[VocabularyTable]) -> list[VocabularyTable]:
     parts = {word for table in tables for word in split_identifier_words(vocabulary_name_without_schema(table.name))}
     names = VocabularyNameSplitter(frozenset(whole | {word_base_form(name) for name in whole}), frozenset(parts))
     named = [name_vocabulary_table(table, common, names) for table in tables]
-    named = [replace(table, key=table.key or guess_vocabulary_key(table)) for table in named]
-    return [replace(table, label=guess_vocabulary_label(table)) for table in named]
+    named = [copy_with(table, key=table.key or guess_vocabulary_key(table)) for table in named]
+    return [copy_with(table, label=guess_vocabulary_label(table)) for table in named]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from etude.entities import Catalog
 from etude.offline.deadline import check_deadline
-from etude.offline.vocabulary import Ask, Link, VocabularyColumn, VocabularyTable
+from etude.offline.vocabulary import Ask, Link, VocabularyColumn, VocabularyTable, copy_with
 from etude.offline.vocabulary_names import vocabulary_name_words
 from etude.offline.vocabulary_queries import (
     MAX_ROWS,
@@ -51,7 +51,7 @@ def drop_borrowed_vocabulary_keys(
     declared = {table.name for table in catalog.tables if table.primary_key or table.unique}
     referring = {(link.table, link.columns) for link in links}
     return [
-        replace(table, key=()) if table.name not in declared and (table.name, table.key) in referring else table
+        copy_with(table, key=()) if table.name not in declared and (table.name, table.key) in referring else table
         for table in tables
     ]
 
@@ -63,9 +63,9 @@ def mark_vocabulary_keys(tables: Sequence[VocabularyTable], links: Sequence[Link
         keys[link.table].update(link.columns)
         keys[link.to_table].update(link.to_columns)
     return [
-        replace(
+        copy_with(
             table,
-            columns=tuple(replace(c, identifies=True) if c.name in keys[table.name] else c for c in table.columns),
+            columns=tuple(copy_with(c, identifies=True) if c.name in keys[table.name] else c for c in table.columns),
         )
         for table in tables
     ]

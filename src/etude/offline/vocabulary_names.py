@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from etude.offline.deadline import check_deadline
-from etude.offline.vocabulary import VocabularyTable
+from etude.offline.vocabulary import VocabularyTable, copy_with
 from etude.offline.words import ABBREVIATIONS, TAILS, spell_out_words, split_identifier_words, word_base_form
 
 
@@ -84,9 +84,9 @@ def name_vocabulary_table(
     spelled = [_owned(spell_out_words(_minutes(_full(split[len(start) :]), splits)), words, splits) for split in splits]
     if ("latitude",) in spelled:
         spelled = [("longitude",) if each == ("long",) else each for each in spelled]
-    columns = tuple(replace(column, words=each) for column, each in zip(table.columns, spelled, strict=True))
+    columns = tuple(copy_with(column, words=each) for column, each in zip(table.columns, spelled, strict=True))
     aliases = {spell_out_words(start[len(common) :] if start[: len(common)] == common else start)} - {(), words}
-    return replace(table, columns=columns, words=words, aliases=tuple(sorted(aliases)))
+    return copy_with(table, columns=columns, words=words, aliases=tuple(sorted(aliases)))
 
 
 _INITIALS: dict[tuple[str, ...], tuple[str, ...]] = {

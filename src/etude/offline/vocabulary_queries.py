@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -13,9 +13,18 @@ from sqlglot import exp
 
 from etude.entities import Catalog, Table
 from etude.errors import Cancelled, EtudeError
+from etude.offline.collection import pause_garbage_collection
 from etude.offline.deadline import check_deadline
 from etude.offline.spellings import MOST_SPELLINGS, group_spellings
-from etude.offline.vocabulary import RANGED, Ask, Scalar, VocabularyColumn, VocabularyTable, vocabulary_value_kind
+from etude.offline.vocabulary import (
+    RANGED,
+    Ask,
+    Scalar,
+    VocabularyColumn,
+    VocabularyTable,
+    copy_with,
+    vocabulary_value_kind,
+)
 from etude.sources.quoting import quote_identifier, quote_table
 
 MAX_VALUES = 2_000
@@ -48,7 +57,8 @@ def query_vocabulary_tables(catalog: Catalog, ask: Ask, known: Mapping[str, Voca
     for alike in by_type.values():
         for some in group_vocabulary_queries(alike, lambda t: t.table.row_count, lambda t: t.column.distinct // 20 + 8):
             values |= run_vocabulary_queries(some, catalog.dialect, ask, _distinct_values)
-    found = [_described(table, counted[table.name], table.name in known, values) for table in catalog.tables]
+    with pause_garbage_collection():
+        found = [_described(table, counted[table.name], table.name in known, values) for table in catalog.tables]
     return [
         _with_spellings(table, said, catalog.dialect, ask) for table, said in zip(found, catalog.tables, strict=True)
     ]
@@ -69,8 +79,9 @@ def _with_spellings(known: VocabularyTable, table: Table, dialect: str, ask: Ask
         query = query.where(exp.In(this=ast.copy(), expressions=texts)).group_by(ast.copy())
         counts = {str(value): int(count) for value, count in ask(query.sql(dialect=dialect))}
         ordered = (tuple(sorted(values, key=lambda value: (-counts.get(value, 0), value))) for values in alike)
-        columns[at] = replace(column, spellings=tuple(sorted(ordered)))
-    return replace(known, columns=tuple(columns))
+        columns[at] = copy_with(column, spellings=tuple(sorted(ordered)))
+        known = copy_with(known, columns=tuple(columns))
+    return known
 
 
 def _described(
@@ -79,10 +90,10 @@ def _described(
     check_deadline()
     large, said = _is_large(table), {column.name: column.comment or "" for column in table.columns}
     found = (_with_values(column, large, values.get((table.name, column.name), set())) for column in counted.columns)
-    columns = tuple(replace(c, comment=said[c.name]) if said[c.name] != c.comment else c for c in found)
+    columns = tuple(copy_with(c, comment=said[c.name]) if said[c.name] != c.comment else c for c in found)
     declared = table.primary_key or next(iter(table.unique), ())
     rows = table.row_count if large and table.row_count and not known else counted.rows
-    return replace(counted, rows=rows, columns=columns, key=tuple(declared), comment=table.comment or "")
+    return copy_with(counted, rows=rows, columns=columns, key=tuple(declared), comment=table.comment or "")
 
 
 def _is_large(table: Table) -> bool:
@@ -101,10 +112,10 @@ def _with_values(column: VocabularyColumn, large: bool, asked: set[str]) -> Voca
     if column.kind != "text" or not column.distinct:
         return column
     if column.distinct > MAX_VALUES and not large:
-        return replace(column, values=())
+        return copy_with(column, values=())
     values = {*column.values} | asked
     usable = (value for value in values if value.strip() and len(value) <= MAX_VALUE_CHARS)
-    return replace(column, values=tuple(sorted(usable)) if len(values) <= MAX_VALUES else ())
+    return copy_with(column, values=tuple(sorted(usable)) if len(values) <= MAX_VALUES else ())
 
 
 def group_vocabulary_queries(
@@ -157,14 +168,11 @@ def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, Vocabul
         return {tables[0].name: _read_counts(tables[0], row[: len(counts)], row[len(counts) :])}
     counted = _count_in_rows(tables, dialect, ask)
     ranged: dict[str, Sequence[Any]] = {}
-    for group in group_vocabulary_queries(
-        [table for table in tables if _ranges_of(table, dialect)],
-        lambda _: 0,
-        lambda table: len(_ranges_of(table, dialect)),
-        (JOINED, JOINED_SIZE),
-    ):
+    wide = [(table, found) for table in tables if (found := _ranges_of(table, dialect))]
+    for group in group_vocabulary_queries(wide, lambda _: 0, lambda each: len(each[1]), (JOINED, JOINED_SIZE)):
         ranged |= _range_in_columns(group, dialect, ask)
-    return {table.name: _read_counts(table, counted[table.name], ranged.get(table.name, ())) for table in tables}
+    with pause_garbage_collection():
+        return {table.name: _read_counts(table, counted[table.name], ranged.get(table.name, ())) for table in tables}
 
 
 def _count_in_rows(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, Sequence[Any]]:
@@ -178,17 +186,16 @@ def _count_in_rows(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str,
     return {tables[int(row[0])].name: row[1:] for row in ask(" UNION ALL ".join(selects))}
 
 
-def _range_in_columns(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, Sequence[Any]]:
+def _range_in_columns(tables: Sequence[tuple[Table, list[str]]], dialect: str, ask: Ask) -> dict[str, Sequence[Any]]:
     """Return the minima and maxima of each table: in one row, side by side, so that every value keeps its type."""
     selects, ends, first = [], [], 0
-    for table in tables:
-        ranges = _ranges_of(table, dialect)
+    for table, ranges in tables:
         selects.append(_aggregate(ranges, table, dialect, first=first))
         first += len(ranges)
         ends.append(first)
     query = "SELECT * FROM " + " CROSS JOIN ".join(f"({s}) AS t{n}" for n, s in enumerate(selects))
     row = list(next(iter(ask(query))))
-    return {table.name: row[start:end] for table, start, end in zip(tables, [0, *ends], ends, strict=False)}
+    return {table.name: row[start:end] for (table, _), start, end in zip(tables, [0, *ends], ends, strict=False)}
 
 
 def _counts_of(table: Table, dialect: str) -> list[str]:

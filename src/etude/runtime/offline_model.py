@@ -38,6 +38,7 @@ from etude.playbook import Definition, apply_playbook_definitions
 from etude.runtime.answer import Read, read_answer_table
 from etude.runtime.thread import thread_runs
 from etude.runtime.tool_context import ToolResources
+from etude.sources.catalog_facts import once_per_catalog
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
 from etude.store.base import Store
@@ -219,8 +220,9 @@ class OfflineModel(Model):
         """Return the vocabulary of the dataset. It is built once and cached until the data changes."""
         catalog = self._resources.find_catalog(dataset)
         source = self._resources.fingerprints[dataset]
-        path = self._cache / f"{_fingerprint(catalog, source)}.json"
-        lasting = all(table.fingerprint for table in catalog.tables)
+        facts = _facts_of(catalog)
+        name = hashlib.sha256(json.dumps([VERSION, source, facts.fingerprint]).encode()).hexdigest()[:24]
+        path, lasting = self._cache / f"{name}.json", facts.lasting
         with _turns_of(path).turn(cancel), within_deadline(math.inf, cancel):
             made = path.stat().st_mtime if path.is_file() else None
             if made is not None and (lasting or time.time() - made < FRESH_S):
@@ -326,11 +328,21 @@ def _call(tool: str, arguments: dict[str, Any], text: str) -> Turn:
     return Turn(text=text, calls=(ToolCall(id="rules", name=tool, arguments=json.dumps(arguments)),), stop="calls")
 
 
-def _fingerprint(catalog: Catalog, source: str) -> str:
+@dataclass(frozen=True)
+class _Facts:
+    fingerprint: str
+    """Changes with the tables, their data and their keys."""
+    lasting: bool
+    """The fingerprint changes whenever the data do."""
+
+
+@once_per_catalog
+def _facts_of(catalog: Catalog) -> _Facts:
     # A profile that is made later may add keys to the same data, and with them joins.
     keys = {
         t.name: [t.primary_key, *((k.columns, k.to_table, k.to_columns) for k in t.foreign_keys)]
         for t in catalog.tables
     }
     facts = [(t.name, t.fingerprint, t.row_count, keys[t.name]) for t in catalog.tables]
-    return hashlib.sha256(json.dumps([VERSION, source, catalog.fingerprint, facts]).encode()).hexdigest()[:24]
+    fingerprint = hashlib.sha256(json.dumps([catalog.fingerprint, facts]).encode()).hexdigest()
+    return _Facts(fingerprint, all(table.fingerprint for table in catalog.tables))

@@ -34,6 +34,7 @@ from etude.runtime.chart import CHART_BYTES, read_chart
 from etude.runtime.query import Query, run_query_as_run, run_query_step
 from etude.runtime.query_record import PARQUET
 from etude.runtime.run_log import RunLog
+from etude.sources.catalog_facts import text_date_columns
 from etude.sources.engine_client import ResultStream
 from etude.sources.query_hints import query_hint_date_difference, query_hint_for_dialect
 from etude.spool import Spool
@@ -171,17 +172,9 @@ class RecordedToolContext:
         """Run a query as a step of the run."""
         source = self._require(source)
         result = self._query(Query(source, query, None, self._limits()))
-        if difference := query_hint_date_difference(query, self._text_dates(source)):
+        if difference := query_hint_date_difference(query, text_date_columns(self.catalog(source))):
             result.notes = (*result.notes, DATES_ARE_TEXT.format(difference))
         return result
-
-    def _text_dates(self, source: str) -> set[str]:
-        """Return the columns of a source in SQLite that hold dates, which SQLite stores as text."""
-        catalog = self.catalog(source)
-        if catalog.dialect != "sqlite":
-            return set()
-        columns = (c for table in catalog.tables for c in table.columns)
-        return {c.name for c in columns if c.type.lower().startswith(("date", "timestamp"))}
 
     def plan(self, source: str, plan: dict[str, Any] | str) -> Result:
         """Run a QueryPlan, or the JSON of one, as a step of the run."""
@@ -218,9 +211,8 @@ class RecordedToolContext:
         """Add to an error how the query is written in the dialect of its source, if that was found and it runs."""
         if isinstance(error, UnknownTable) or query.plan is not None:
             return error
-        for sql in query_hint_for_dialect(
-            query.sql, self.catalog(query.source).dialect, self._text_dates(query.source)
-        ):
+        catalog = self.catalog(query.source)
+        for sql in query_hint_for_dialect(query.sql, catalog.dialect, text_date_columns(catalog)):
             if self._runs(query.source, sql):
                 return type(error)(error.message, hint=f"{error.hint} This runs: {sql}".strip(), **error.details)
         return error

@@ -42,7 +42,7 @@ from etude.store.artifact_folder import (
     temporary_artifact,
 )
 from etude.store.base import ROOM, is_store_disk_full, store_disk_full_error, store_free_disk_bytes
-from etude.store.file_checksums import LARGE, CheckedFile, FileChecksums, make_checksums
+from etude.store.file_checksums import LARGE, CheckedFile, FileChecksums, make_checksums, read_file_at_most
 
 SMALL = 8 << 20
 """Up to this size an object is sent in one request, which can be conditional; larger ones in parts."""
@@ -226,10 +226,10 @@ class Objects:
         """
         if self.folder is None:
             return io.BytesIO(self.get(hash, run_id))
-        path = self._file(self.folder, hash)
+        path = self.folder / artifact_key(hash)
         with self._translated(missing=hash):
-            if path.stat().st_size <= LARGE:
-                return io.BytesIO(self._read_small(path, hash, run_id))
+            if (data := read_file_at_most(path, LARGE)) is not None:
+                return io.BytesIO(self._checked(data, hash, run_id))
             opened: Any = self._open_checked(path, hash, run_id)
         return cast("IO[bytes]", opened)
 
@@ -258,7 +258,9 @@ class Objects:
             return LentFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), sums, self._damaged(hash, run_id))
 
     def _read_small(self, path: Path, hash: str, run_id: str | None) -> bytes:
-        data = path.read_bytes()
+        return self._checked(path.read_bytes(), hash, run_id)
+
+    def _checked(self, data: bytes, hash: str, run_id: str | None) -> bytes:
         if hashlib.sha256(data).hexdigest() != hash:
             raise self._damaged(hash, run_id)
         return data

@@ -20,6 +20,7 @@ from etude.db import Database
 from etude.entities import Catalog, Limits
 from etude.errors import EtudeError
 from etude.limits import change_limits
+from etude.sources.catalog_facts import once_per_catalog
 from etude.sources.cost_estimate import Size
 from etude.store.objects import write_object_file
 
@@ -138,6 +139,7 @@ def _stored_profile(app: App, source: Source, catalog: Catalog) -> SourceProfile
     return None
 
 
+@once_per_catalog
 def profiled_data_fingerprint(catalog: Catalog) -> str:
     """Return a hash that changes with the schema, and with the data if the source reports its changes cheaply."""
     tables = [(t.name, t.fingerprint, t.row_count if t.row_count_exact else None) for t in catalog.tables]

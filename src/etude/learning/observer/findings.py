@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -79,15 +79,38 @@ def find_failure_findings(
 
     Rules explain them first; `told` has what a model said about others, by kind and error key.
     """
+    return find_findings_of_counts(count_operations(operations), told, least)
+
+
+@dataclass(frozen=True)
+class OperationCounts:
+    """The number of operations of each kind, and the failures among them, oldest first."""
+
+    totals: Mapping[str, int]
+    failed: Sequence[Operation]
+
+
+def count_operations(operations: Iterable[Operation]) -> OperationCounts:
+    """Return what findings need of these operations."""
+    known = list(operations)
+    return OperationCounts(Counter(o.kind for o in known), [o for o in known if is_failure(o)])
+
+
+def is_failure(operation: Operation) -> bool:
+    """Return whether a finding can count this operation: it failed, with an error that can be grouped."""
+    return operation.outcome == "failed" and bool(operation.error_key)
+
+
+def find_findings_of_counts(
+    counts: OperationCounts, told: Mapping[tuple[str, str], tuple[str, str]] | None = None, least: int = MANY
+) -> list[Finding]:
+    """Return the findings among failures, the most frequent first."""
     groups: dict[tuple[str, str], list[Operation]] = defaultdict(list)
-    totals: dict[str, int] = defaultdict(int)
-    for operation in operations:
-        totals[operation.kind] += 1
-        if operation.outcome == "failed" and operation.error_key:
-            groups[operation.kind, operation.error_key].append(operation)
+    for operation in counts.failed:
+        groups[operation.kind, operation.error_key].append(operation)
     said = told or {}
     found = [
-        _finding(kind, key, group, totals[kind], said.get((kind, key)))
+        _finding(kind, key, group, counts.totals[kind], said.get((kind, key)))
         for (kind, key), group in groups.items()
         if len(group) >= least
     ]

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etude.learning.observer.findings import Finding, find_failure_findings
+from etude.learning.observer.findings import Finding, OperationCounts, count_operations, find_findings_of_counts
 from etude.learning.observer.model_diagnosis import Diagnose
 from etude.learning.observer.operations import Operation, read_operations
 from etude.learning.observer.playbook_drafts import find_playbook_drafts, write_playbook_drafts
+from etude.learning.observer.recent_operations import RecentOperations
 from etude.store.diagnoses import StoredDiagnoses
 
 if TYPE_CHECKING:
@@ -34,8 +35,11 @@ class OperationObserver:
         tenant: str = "main",
         told: Callable[[], Mapping[tuple[str, str], tuple[str, str]]] = dict,
         diagnose: Diagnose | None = None,
+        count: Callable[[], OperationCounts] | None = None,
     ) -> None:
+        """`read` returns all operations of the last time, `count` those that findings need, at less cost."""
         self._read, self._home, self._tenant = read, home, tenant
+        self._count = count or (lambda: count_operations(read()))
         self._diagnosed, self._diagnose = told, diagnose
         self._told: dict[tuple[str, str], int] = {}
         """The findings that were reported, each with its count."""
@@ -50,11 +54,11 @@ class OperationObserver:
 
     def cycle(self) -> list[Finding]:
         """Read operations; return the findings that are new, or twice as frequent as when they were last told."""
-        operations = self._read()
+        counts = self._count()
         if self._diagnose is not None:
-            self._diagnose(find_failure_findings(operations, self._diagnosed()))
+            self._diagnose(find_findings_of_counts(counts, self._diagnosed()))
         new = []
-        for finding in find_failure_findings(operations, self._diagnosed()):
+        for finding in find_findings_of_counts(counts, self._diagnosed()):
             key = finding.kind, finding.error_key
             if finding.count >= 2 * self._told.get(key, 0):
                 self._told[key] = finding.count
@@ -62,7 +66,7 @@ class OperationObserver:
         self.cycles += 1
         self.drafted = []
         if self.cycles % DRAFT_EVERY == 0:
-            written = write_playbook_drafts(self._home, self._tenant, find_playbook_drafts(operations))
+            written = write_playbook_drafts(self._home, self._tenant, find_playbook_drafts(self._read()))
             self.drafted = [file.parent.name for file in written]
         return new
 
@@ -70,7 +74,8 @@ class OperationObserver:
 def observe_once(store: Store, home: Path, diagnose: Diagnose | None = None) -> OperationObserver:
     """Return the observer of a store's tenant."""
     told = StoredDiagnoses(store).all
-    return OperationObserver(lambda: read_operations(store), home, store.tenant, told, diagnose)
+    recent = RecentOperations(store)
+    return OperationObserver(lambda: read_operations(store), home, store.tenant, told, diagnose, recent.count)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ The observer only reads what is recorded anyway, so it cannot slow down or fail 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,13 +63,23 @@ def _short(text: object) -> str:
 
 
 def _of_runs(store: Store, after: datetime) -> Iterator[Operation]:
+    rows = store._read(_EVENTS, store.tenant, after, MOST)
+    return (operation for _, operation in operations_of_events(rows) if operation is not None)
+
+
+def operations_of_events(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, Operation | None]]:
+    """Yield the run of each event, and the operation that ends with it; None if none does.
+
+    The events of one run are in the order of their numbers.
+    """
     started: dict[str, dict[str, Any]] = {}
     stepped: set[str] = set()
-    for run_id, at, kind, body, run_kind, source, text in store._read(_EVENTS, store.tenant, after, MOST):
+    for run_id, at, kind, body, run_kind, source, text in rows:
         event = json.loads(body)
         where = {"source": source or "", "run_id": run_id}
         if kind == "step.started":
             started[event["step_id"]] = event
+            yield run_id, None
         elif kind == "step.finished":
             begun = started.pop(event["step_id"], {})
             stepped.add(run_id)
@@ -77,8 +87,8 @@ def _of_runs(store: Store, after: datetime) -> Iterator[Operation]:
                 "ok" if event["outcome"] == "ok" else "cancelled" if event["outcome"] == "cancelled" else "failed"
             )
             error = (event.get("error") or {}).get("detail", "")
-            yield Operation(
-                event["step_id"], _time(at), begun.get("kind", "step"), outcome, _short(begun.get("code")),
+            yield run_id, Operation(
+                event["step_id"], operation_time(at), begun.get("kind", "step"), outcome, _short(begun.get("code")),
                 _short(error or event.get("shown")), event.get("error_key") or "",
                 elapsed_ms=event.get("elapsed_ms") or 0.0, **where,
             )  # fmt: skip
@@ -88,23 +98,27 @@ def _of_runs(store: Store, after: datetime) -> Iterator[Operation]:
             end: Outcome = {"run.finished": "ok", "run.failed": "failed"}.get(kind, "cancelled")  # type: ignore[assignment]
             key = f"{failed['code']}: {_mask(failed.get('detail', ''))}" if failed.get("code") else ""
             output = _short(failed.get("detail") or event.get("answer"))
-            yield Operation(run_id, _time(at), run_kind, end, _short(text), output, key, **where)
+            yield run_id, Operation(run_id, operation_time(at), run_kind, end, _short(text), output, key, **where)
+        else:
+            yield run_id, None
 
 
 def _of_agents(store: Store, after: datetime) -> Iterator[Operation]:
-    rows = store._read(_STEPS, store.tenant, after.timestamp(), MOST)
-    for agent, kind, number, given, output, outcome, error, started, ended in rows:
-        detail = _error_detail(error)
-        fine: Outcome = (
-            "ok" if outcome == "ok" else "cancelled" if outcome in ("interrupted", "cancelled") else "failed"
-        )
-        at = datetime.fromtimestamp(float(ended), UTC)
-        key = _mask(detail)[:200] if fine == "failed" else ""
-        elapsed = 1000 * (float(ended) - float(started))
-        yield Operation(
-            f"{agent}/{number}", at, f"agent {kind}", fine, _short(given), _short(detail or output), key,
-            elapsed_ms=elapsed,
-        )  # fmt: skip
+    return map(operation_of_step, store._read(_STEPS, store.tenant, after.timestamp(), MOST))
+
+
+def operation_of_step(row: Sequence[Any]) -> Operation:
+    """Return a step of an agent as an operation."""
+    agent, kind, number, given, output, outcome, error, started, ended = row
+    detail = _error_detail(error)
+    fine: Outcome = "ok" if outcome == "ok" else "cancelled" if outcome in ("interrupted", "cancelled") else "failed"
+    at = datetime.fromtimestamp(float(ended), UTC)
+    key = _mask(detail)[:200] if fine == "failed" else ""
+    elapsed = 1000 * (float(ended) - float(started))
+    return Operation(
+        f"{agent}/{number}", at, f"agent {kind}", fine, _short(given), _short(detail or output), key,
+        elapsed_ms=elapsed,
+    )  # fmt: skip
 
 
 def _error_detail(error: object) -> str:
@@ -118,24 +132,32 @@ def _error_detail(error: object) -> str:
 
 
 def _requests(store: Store, after: datetime) -> Iterator[Operation]:
-    for request_id, at, action, status in store._read(_REQUESTS, store.tenant, after, MOST):
-        failed = int(status) >= 400
-        key = f"status {status}: {_mask(str(action))}" if failed else ""
-        yield Operation(
-            request_id, _time(at), "request", "failed" if failed else "ok", _short(action), str(status), key
-        )
+    return map(operation_of_request, store._read(_REQUESTS, store.tenant, after, MOST))
+
+
+def operation_of_request(row: Sequence[Any]) -> Operation:
+    """Return an entry of the audit log as an operation."""
+    request_id, at, action, status = row
+    failed = int(status) >= 400
+    key = f"status {status}: {_mask(str(action))}" if failed else ""
+    outcome: Outcome = "failed" if failed else "ok"
+    return Operation(request_id, operation_time(at), "request", outcome, _short(action), str(status), key)
 
 
 def _reports(store: Store, after: datetime) -> Iterator[Operation]:
-    for report_id, at, text in store._read(_REPORTS, store.tenant, after, MOST):
-        body = json.loads(text)
-        failed = body.get("outcome") == "failed"
-        key = f"reported: {_mask(body['text'])}"[:200] if failed else ""
-        source, run = body.get("dataset") or "", body.get("run_id") or ""
-        outcome: Outcome = "failed" if failed else "ok"
-        yield Operation(
-            report_id, _time(at), "report", outcome, _short(body["text"]), _short(body.get("code")), key, source, run
-        )
+    return map(operation_of_report, store._read(_REPORTS, store.tenant, after, MOST))
+
+
+def operation_of_report(row: Sequence[Any]) -> Operation:
+    """Return a report of an agent as an operation."""
+    report_id, at, text = row
+    body = json.loads(text)
+    failed = body.get("outcome") == "failed"
+    key = f"reported: {_mask(body['text'])}"[:200] if failed else ""
+    source, run = body.get("dataset") or "", body.get("run_id") or ""
+    outcome: Outcome = "failed" if failed else "ok"
+    said, code = _short(body["text"]), _short(body.get("code"))
+    return Operation(report_id, operation_time(at), "report", outcome, said, code, key, source, run)
 
 
 def _mask(text: object) -> str:
@@ -144,5 +166,6 @@ def _mask(text: object) -> str:
     return mask_error_values(str(text))[:200]
 
 
-def _time(value: str | datetime) -> datetime:
+def operation_time(value: str | datetime) -> datetime:
+    """Return a time as a store gives it: SQLite as text."""
     return datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)
