@@ -12,7 +12,7 @@ from etude.offline.question_parts import Condition, NamePart, Question
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary, once_per_vocabulary
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
-from etude.offline.words import SCALES
+from etude.offline.words import SCALES, word_base_form
 from etude.sources.plan.query_plan import (
     Aggregate,
     Between,
@@ -129,7 +129,7 @@ def find_words_lost_in_plan(
 
 def _is_kept(item: TaggedItem, facts: Facts, question: Question, vocabulary: Vocabulary) -> bool:
     if isinstance(item.data, NamePart):
-        return _keeps_name(item, facts, vocabulary)
+        return _keeps_name(item, facts, vocabulary) or _lacks_rows(item.data, facts, question)
     if isinstance(item.data, Condition) and item.data.hits:
         values = {value.lower() for hit in item.data.hits for value in hit.values}
         return bool(values & facts.texts) or item.text.lower() in facts.texts
@@ -137,8 +137,18 @@ def _is_kept(item: TaggedItem, facts: Facts, question: Question, vocabulary: Voc
     return check is None or check(item, facts, question)
 
 
+def _lacks_rows(name: NamePart, facts: Facts, question: Question) -> bool:
+    """Return whether the plan asks for no row of the table that has the column: `projects with no outcome`."""
+    denied = any(condition.kind == "null" and condition.name == name for condition in question.conditions)
+    held = {vocabulary_name_without_schema(meaning.table) for meaning in name.columns}
+    return denied and facts.denies and Member in facts.kinds and bool(held & facts.tables)
+
+
 def _keeps_name(item: TaggedItem, facts: Facts, vocabulary: Vocabulary) -> bool:
     name: NamePart = item.data
+    last = word_base_form(name.text.lower())
+    if last in ("name", "title") and any(column.lower().endswith(last) for _, column in facts.columns):
+        return True
     if {value.lower() for hit in item.hits for value in hit.values} & facts.texts or name.text.lower() in facts.texts:
         return True
     for meaning in name.meanings:
@@ -238,6 +248,8 @@ def _find_listed_table(items: Sequence[TaggedItem], question: Question) -> str:
     """Return the table that is listed after a column, but not shown: `the cargos and their types`; else ''."""
     for at in range(2, len(items)):
         first, between, second = items[at - 2 : at + 1]
+        if any(item.tag == "b" for item in items[: at - 1]) and any(i.data == second.data for i in items[: at - 1]):
+            continue  # "both hosts over 45 and hosts under 35"
         owns = at + 1 < len(items) and items[at + 1].tag in "CTV" and items[at + 1].joined
         if (first.tag, second.tag) != ("C", "T") or between.tag != "&" or owns:
             continue
