@@ -842,6 +842,12 @@ def _agent(items: list[TaggedItem]) -> list[TaggedItem] | None:
     return [items[0], TaggedItem("p", "by", "by"), items[2]]
 
 
+def _participle(item: TaggedItem) -> list[TaggedItem] | None:
+    """`problems reported by Ann`: a verb, although a status is called so."""
+    verb = item.text.islower() and item.text.endswith("ed") and " " not in item.text
+    return [TaggedItem("r", item.text, item.text, joined=item.joined)] if verb else None
+
+
 def _agents(items: list[TaggedItem]) -> list[TaggedItem]:
     """`orders placed per month by customers in Berlin`: find the agent although other words come between.
 
@@ -895,6 +901,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"CVT", lambda items: [items[1], items[0], items[2]] if all(m.flag for m in items[0].data.meanings) else None),
     (r"VT", lambda items: _value_of_table(items) if items[1].joined else None),
     (r"TV|V+T", _value_of_table),
+    (r"V(?=g[TCV])", lambda items: _participle(items[0])),
     (r"rg(?=cN[TC]|NeT|M)", lambda items: [items[0]] if items[1].text == "by" else None),
     (r"rg[TC]", _agent),
     (r"gV|g[TC]V", _by_value),

@@ -83,7 +83,7 @@ class JoinTree:
     def _choose(self, paths: list[Path], table: str, said: str) -> Path:
         if len(paths) == 1:
             return paths[0]
-        columns = {hop: self.vocabulary.table(hop.table).column(hop.columns[0]).words for p in paths for hop in p}
+        columns = {hop: self._key_words(hop) for p in paths for hop in p}
         if said:
             fitting = [p for p in paths if any(said.split(maxsplit=1)[0] in columns[hop] for hop in p)]
             paths = fitting if len(fitting) == 1 else paths
@@ -91,6 +91,7 @@ class JoinTree:
         if len(preferred) == 1:
             paths = preferred
         named = [p for p in paths if any(self.verbs & self._roots(hop.to_table) for hop in p)]
+        named = named or [p for p in paths if any(self.verbs & {*map(stem_word, columns[hop])} for hop in p)]
         named = named or [p for p in paths if any(self._is_act(hop.to_table) for hop in p)]
         paths = named if len(named) == 1 else paths
         if len(paths) > 1:
@@ -107,6 +108,11 @@ class JoinTree:
             ]
             raise Ambiguous(f"the link from {self.base} to {table}", list(dict.fromkeys(meanings)))
         return paths[0]
+
+    def _key_words(self, hop: Hop) -> tuple[str, ...]:
+        """Return the words of the column that refers: `reported_by_staff_id`, whichever way the hop leads."""
+        table, column = (hop.to_table, hop.to_columns[0]) if hop.back else (hop.table, hop.columns[0])
+        return self.vocabulary.table(table).column(column).words
 
     def _is_act(self, table: str) -> bool:
         """Return whether the table holds what a verb of the question does: attendances, for `attended`."""

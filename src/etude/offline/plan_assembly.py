@@ -111,7 +111,7 @@ class _Builder(Ratios):
 
     def build(self) -> Assembled:
         self._choose_sales()
-        self.question = apart_alternatives(self.question)
+        self.question = self._count_related(apart_alternatives(self.question))
         self._take_fold()
         self._take_better_end()
         question = self.question
@@ -143,6 +143,27 @@ class _Builder(Ratios):
         self.said.extend(piece for piece in said if piece not in self.said)
         notes = (*question.notes, *self.notes, *self.resolver.notes, *told)
         return Assembled(plan, self._reading(), notes, tuple(told))
+
+    def _count_related(self, question: Question) -> Question:
+        """`counties with at least two delegates`, if rows that refer to counties have a text called so: count them."""
+        kept: list[Condition] = []
+        thresholds = list(question.thresholds)
+        for condition in question.conditions:
+            counted = condition.said == "counted" and condition.kind == "compare" and not condition.negated
+            name = condition.name if counted and condition.name is not None and condition.name.columns else None
+            column = self.resolver.column(name) if name is not None else None
+            hops = join_hops(self.vocabulary).get(self.resolver.anchor, ())
+            related = [hop for hop in hops if column is not None and hop.to_table == column.table]
+            number = condition.values[0] if condition.values else None
+            things = column is not None and (column.kind == "text" or column.identifies)
+            own = {m.table for m in question.subject.tables} if question.subject is not None else {""}
+            things = things and not own & {hop.to_table for hop in related}
+            if name is None or not things or len(related) != 1 or related[0].to_one or not isinstance(number, int):
+                kept.append(condition)
+                continue
+            rows = NamePart(name.text, (Meaning(related[0].to_table),))
+            thresholds.append(Threshold(Measure("count", rows, text=condition.text), condition.op, number))
+        return replace(question, conditions=tuple(kept), thresholds=tuple(thresholds))
 
     def _formulas(self, plan: QueryPlan) -> dict[VocabularyColumn, str]:
         """Return the columns of the plan that no table has, with a note on how each is computed."""

@@ -129,7 +129,7 @@ def find_words_lost_in_plan(
 
 def _is_kept(item: TaggedItem, facts: Facts, question: Question, vocabulary: Vocabulary) -> bool:
     if isinstance(item.data, NamePart):
-        return _keeps_name(item, facts, vocabulary) or _lacks_rows(item.data, facts, question)
+        return _keeps_name(item, facts, vocabulary) or _counts_rows(item.data, facts, question)
     if isinstance(item.data, Condition) and item.data.hits:
         values = {value.lower() for hit in item.data.hits for value in hit.values}
         return bool(values & facts.texts) or item.text.lower() in facts.texts
@@ -137,11 +137,13 @@ def _is_kept(item: TaggedItem, facts: Facts, question: Question, vocabulary: Voc
     return check is None or check(item, facts, question)
 
 
-def _lacks_rows(name: NamePart, facts: Facts, question: Question) -> bool:
-    """Return whether the plan asks for no row of the table that has the column: `projects with no outcome`."""
-    denied = any(condition.kind == "null" and condition.name == name for condition in question.conditions)
+def _counts_rows(name: NamePart, facts: Facts, question: Question) -> bool:
+    """Return whether the plan counts the rows that have the column, or asks for no such row: `with no outcome`."""
+    named = [condition for condition in question.conditions if condition.name == name]
+    denied = any(condition.kind == "null" for condition in named) and facts.denies and Member in facts.kinds
+    counted = any(condition.said == "counted" for condition in named) and "count" in facts.functions
     held = {vocabulary_name_without_schema(meaning.table) for meaning in name.columns}
-    return denied and facts.denies and Member in facts.kinds and bool(held & facts.tables)
+    return (denied or counted) and bool(held & facts.tables)
 
 
 def _keeps_name(item: TaggedItem, facts: Facts, vocabulary: Vocabulary) -> bool:

@@ -123,7 +123,7 @@ class Resolver:
         if word not in ("name", "title") or len(_own_words(name, owner)) > 1:
             return []
         found = []
-        for table in dict.fromkeys(m.table for m in owner.tables if m.cost <= 1):
+        for table in _clear_tables(owner):
             texts = [c for c in self.vocabulary.table(table).columns if c.kind == "text"]
             fitting = [c for c in texts if c.words[-1:] == (word,) or re.fullmatch(f"[a-z]{word}", c.name.lower())]
             if len(fitting) == 1:
@@ -321,6 +321,12 @@ class Resolver:
             if years:
                 return years[0]
         return None
+
+
+def _clear_tables(owner: NamePart) -> list[str]:
+    """Return the tables that a noun names as they are called, or the only one that it may mean."""
+    tables = list(dict.fromkeys(m.table for m in owner.tables))
+    return tables if len(tables) == 1 else list(dict.fromkeys(m.table for m in owner.tables if m.cost <= 1))
 
 
 def _own_words(name: NamePart, owner: NamePart) -> list[str]:
