@@ -106,7 +106,7 @@ ANSWERS = [
     ("What is the maximum miles value?", [(9,)]),
     ("How old is Cid?", [(30,)]),
     ("What is the name of worker 2?", [("Fay",)]),
-    ("What are the names of shoppers who have at least two notes?", [("Hal",)]),
+    ("Which tracks have at least two race names?", [("Oval", 1)]),
 ]
 
 
