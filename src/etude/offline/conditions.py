@@ -12,7 +12,7 @@ from etude.offline.column_traits import column_holds_counts, is_numeric_column
 from etude.offline.dates import Span
 from etude.offline.join_tree import JoinTree, Place, join_column_ref
 from etude.offline.joins import find_join_paths, join_distance, join_hops, join_path_leads_to_one
-from etude.offline.operator_words import IDLE, LINKING, PRESENT
+from etude.offline.operator_words import IDLE, LINKING, PRESENT, RELATING
 from etude.offline.phrase_index import Hit, Meaning
 from etude.offline.question_parts import Absence, Condition, Measure, NamePart, Question
 from etude.offline.resolver import MONEY, TECHNICAL, Ambiguous, Resolver, Unresolved, nouns_to_resolve, resolve_anchor
@@ -45,6 +45,8 @@ _LACKING = frozenset(("without", "never", "no", "lacking", "with", "have", "has"
 """First words of a negation that says that something has none, not that it is another."""
 TAKE_HIGH, TAKE_LOW = ("the highest", ""), ("the lowest", "")
 """Choices of a question back, in the form of a table and a column that were chosen."""
+_LINES = frozenset(("item", "line", "detail", "entry", "link"))
+"""Last words of the names of tables that list what belongs to another row: `order_items`."""
 SNAPSHOT = frozenset(("daily", "weekly", "monthly", "snapshot", "history"))
 """Words in the names of tables that hold many states of one thing over time."""
 
@@ -94,6 +96,10 @@ class Conditions:
         if acted and question.alone not in IDLE and about and len(named) == 1:
             # "How many cars were sold", if sales have their own table.
             raise Unresolved(f"It is not clear which of them are `{question.alone}`.")
+        relating = [verb for verb in question.verbs if verb in RELATING - LINKING]
+        if relating and len(named) == 1 and not (question.conditions or question.groups or question.rank):
+            # "How many users are logged in": the verb relates nothing, so it says which of them.
+            raise Unresolved(f"It is not clear which of them are `{relating[0]}`.")
         roots = {stem_word(PRESENT.get(verb, verb)): verb for verb in question.verbs if verb not in IDLE}
         used = {(hit.table, hit.column) for c in question.conditions for hit in c.hits}
         for column in (c for name in sorted(self.mentioned) for c in self.vocabulary.table(name).columns):
@@ -174,9 +180,12 @@ class Conditions:
             before = [table]
         if not question.both:
             self._check_values(tree)
-        self._check_times(tree)
+            self._check_times(tree)
         loose = tuple(Condition("flag", name.text, name, after=question.subject) for name in question.loose)
         for condition in (*question.conditions, *loose):
+            if lacked := self._lacked_rows(condition, tree):
+                where.append(self._absent(lacked, tree))
+                continue
             tables = self._condition_tables(condition, tree)
             self._check_negation(condition, tables)
             if all(
@@ -205,6 +214,16 @@ class Conditions:
             where.extend(self._exists(tree, far, needed))
         where.extend(self._absent(absence, tree) for absence in question.absences)
         return where
+
+    def _lacked_rows(self, condition: Condition, tree: JoinTree) -> Absence | None:
+        """`projects with no outcome`, if `outcome_code` is a column of rows that refer to projects: no such row."""
+        if condition.kind != "null" or condition.negated or condition.either or condition.name is None:
+            return None
+        column = self._condition_column(condition, tree)[0]
+        hops = [hop for hop in join_hops(self.vocabulary).get(tree.base, ()) if hop.to_table == column.table]
+        if column.table == tree.base or column.nulls or column.flag is not None or len(hops) != 1 or hops[0].to_one:
+            return None
+        return Absence(NamePart(condition.name.text, (Meaning(column.table),)))
 
     def _lacking(self, condition: Condition, tables: Sequence[str], tree: JoinTree) -> Filter | None:
         """`artists without a drawing`, if each drawing has an artist: those that no such row has."""
@@ -304,6 +323,11 @@ class Conditions:
                 inner.add(table, self._near(condition), condition.said)
             filters.append(self._filter(condition, inner))
         key = join_column_ref(base.column(base.key[0]))
+        lacked = [self.resolver.table_of(absence.name) for absence in self.question.absences]
+        absent = {known.name for known in lacked if known is not None}
+        absent = {name for name in absent if name in inner.single or any(self._refers_to(t, name) for t in needed)}
+        if not filters and absent:
+            raise Unresolved(f"It is not clear what having no `{min(absent)}` means here.")
         for hop in tree.hops:
             if hop in inner.hops and not hop.to_one:
                 raise Unresolved("The question restricts the same related rows twice.")
@@ -325,7 +349,8 @@ class Conditions:
         table = self.resolver.table_of(absence.name)
         if table is not None and table.name == base.name:
             return self._absent_among(absence, base, tree)
-        if table is None or len(base.key) != 1:
+        shared = self._shared_column(base)
+        if table is None or (len(base.key) != 1 and shared is None):
             raise Unresolved(f"It is not clear what having no `{absence.name.text}` means.")
         inner = self._tree(table.name)
         inner.add(base.name)
@@ -334,12 +359,22 @@ class Conditions:
             for other in self._condition_tables(condition, inner):
                 inner.add(other, self._near(condition), condition.said)
             filters.append(self._filter(condition, inner))
-        key = join_column_ref(base.column(base.key[0]))
+        key = join_column_ref(shared or base.column(base.key[0]))
         self.said[said:] = [" ".join([f"that have no `{table.name}`", " and ".join(self.said[said:])]).strip()]
         self.mentioned.add(base.name)
         self._check_ways(inner, exists=True)
         plan = QueryPlan(source=table.name, joins=inner.joins(), select=(key,), where=tuple(filters) or None)
         return Member(column=key, op="not in", plan=plan)
+
+    def _shared_column(self, base: VocabularyTable) -> VocabularyColumn | None:
+        """Return the column that is asked for if several rows share its values: `cities that no customer lives in`."""
+        (asked, *others) = self.question.requested or (None,)
+        alone = isinstance(asked, NamePart) and asked.columns and not asked.tables and not others
+        if not alone or self.question.subject is not None or not isinstance(asked, NamePart):
+            return None
+        column = self.resolver.column(asked)
+        own = column.table == base.name and column.name not in (*base.key, *base.label)
+        return column if own and column.distinct < base.rows else None
 
     def _absent_among(self, absence: Absence, table: VocabularyTable, tree: JoinTree) -> Filter:
         """`locations without a cinema over 800 seats`: values of a column that no such row has."""
@@ -381,6 +416,8 @@ class Conditions:
                 return self._implied_column(condition), None
             case "compare" if condition.name is None:
                 return self._worth_column(condition), None
+            case "compare" if condition.name is not None and not condition.name.columns:
+                return self._numbered_key(condition.name), None
             case "compare" | "between" | "average" | "outlier":
                 assert condition.name is not None  # noqa: S101 - for the type checker
                 return self.resolver.column(self._close_to(condition), lambda c: c.kind == "number"), None
@@ -395,6 +432,14 @@ class Conditions:
                 raise Unresolved(f"It is not clear which column `{condition.text}` is about.")
             return table.column(table.label[0]), None
         return self.resolver.column(name, lambda c: condition.kind != "match" or c.kind == "text"), None
+
+    def _numbered_key(self, name: NamePart) -> VocabularyColumn:
+        """Return the key that `room 111` is about, if it is a number."""
+        table = self.resolver.table_of(name)
+        key = table.column(table.key[0]) if table is not None and len(table.key) == 1 else None
+        if key is None or key.kind != "number":
+            raise Unresolved(f"It is not clear what the number of `{name.text}` is.")
+        return key
 
     def _check_acted(self, condition: Condition, hit: Hit) -> None:
         """Refuse `users followed by Mary`, if Mary is a user: the verb relates two of them."""
@@ -654,8 +699,14 @@ class Conditions:
                 raise Unresolved(f"The join would go through `{hop.to_table}`, which the question does not name.")
 
     def _pairs(self, table: str) -> bool:
+        """Return whether a table only relates others: it has little else, or is named after two of them."""
         links = [hop for hop in join_hops(self.vocabulary).get(table, ()) if hop.to_one]
-        return len(links) >= 2 and len(self.vocabulary.table(table).columns) <= 4
+        known = self.vocabulary.table(table)
+        if len(links) < 2 or len(known.columns) <= 4:
+            return len(links) >= 2
+        ends = [{*self.vocabulary.table(hop.to_table).words} & {*known.words} for hop in links]
+        several = sum(map(bool, ends)) > 1 or bool(_LINES & {*known.words})
+        return len(known.words) > 1 and {*known.words} - _LINES <= set[str]().union(*ends) and several
 
     def _plan(
         self, tree: JoinTree, select: tuple[Any, ...], where: Sequence[Filter], group_by: Sequence[Any],

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Literal
 
 from etude.offline.dates import Span
+from etude.offline.operator_words import LINKING, RELATING
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import (
     Absence,
@@ -461,6 +462,15 @@ def _exactly(items: list[TaggedItem]) -> list[TaggedItem] | None:
     ]
 
 
+def _numbered_row(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`the patient in room 111`: the number is the key of the room."""
+    table, number = items
+    if table.plural or not number.joined or not isinstance(number.data, int) or number.text != str(number.data):
+        return None
+    name = replace(table.data, meanings=table.data.tables)
+    return [table, TaggedItem("F", _text(items), Condition("compare", _text(items), name, "=", (number.data,)))]
+
+
 def _amounting(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`cars that have 8 cylinders`: the noun is a column that holds how many."""
     before, number, column = items
@@ -511,12 +521,53 @@ def _rank_implied(items: list[TaggedItem]) -> list[TaggedItem]:
     return [items[1], TaggedItem("Z", items[0].text, rank)]
 
 
+def _rank_latest(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`the race that was held most recently`: the latest race."""
+    *before, latest = items
+    if latest.text != "latest ones":
+        return None
+    direction, implied = latest.data
+    if before[-1].tag == "C":
+        return [*before[:-1], TaggedItem("Z", "latest", Rank(direction, before[-1].data, text="latest"))]
+    verbs = [item.text.lower() for item in before[1:]]
+    named = [form for verb in verbs for form in (verb, verb.removesuffix("ed"), verb.removesuffix("d"))]
+    rank = Rank(direction, None, (*named, *implied.split()), "latest", of=before[0].data)
+    return [*before, TaggedItem("Z", "latest", rank)]
+
+
+def _above_average_of(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`players with more than the average points`."""
+    op, average, column = items[0], items[1], items[-1]
+    if average.data not in ("avg", "median") or column.data.tables:
+        return None
+    return [TaggedItem("F", _text(items), Condition("average", _text(items), column.data, _op(op), (average.data,)))]
+
+
+def _compare_in(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`who earn more than 30,000 in salary`."""
+    op, number, inside, column = items
+    if inside.text not in ("in", "as") or column.data.tables or column.plural:
+        return None
+    return _compare([column, op, number])
+
+
 def _top(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`5 highest`, `3 most expensive`: the number goes before the adjective."""
     number, adjective = items
     if not _is_count(number) or not 1 <= number.data <= 10_000:
         return None
     return [TaggedItem("K", number.text, (number.data, "", "", "")), adjective]
+
+
+def _top_by(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`the trips with the top 3 durations`: the trips, ranked by that number."""
+    table, top, column = items
+    tables = {m.table for m in table.data.tables}
+    own = tuple(m for m in column.data.columns if m.table in tables)
+    if not own or top.data[1] != "desc" or top.joined:
+        return None
+    rank = Rank("desc", replace(column.data, meanings=own), text=_text(items[1:]))
+    return [table, top, TaggedItem("Z", rank.text, rank, plural=True)]
 
 
 def _order(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -732,7 +783,7 @@ def _dated(items: list[TaggedItem]) -> list[TaggedItem] | None:
     condition: Condition = span.data
     if hint.tag == "C":
         return [TaggedItem("D", _text(items), replace(condition, name=hint.data, text=_text(items)))]
-    must = "must" if hint.tag == "u" else ""
+    must = "must" if hint.tag == "u" or hint.text.lower() in RELATING - LINKING else ""
     return [TaggedItem("D", _text(items), replace(condition, near=(hint.text,), said=must, text=_text(items)))]
 
 
@@ -791,6 +842,12 @@ def _agent(items: list[TaggedItem]) -> list[TaggedItem] | None:
     return [items[0], TaggedItem("p", "by", "by"), items[2]]
 
 
+def _participle(item: TaggedItem) -> list[TaggedItem] | None:
+    """`problems reported by Ann`: a verb, although a status is called so."""
+    verb = item.text.islower() and item.text.endswith("ed") and " " not in item.text
+    return [TaggedItem("r", item.text, item.text, joined=item.joined)] if verb else None
+
+
 def _agents(items: list[TaggedItem]) -> list[TaggedItem]:
     """`orders placed per month by customers in Berlin`: find the agent although other words come between.
 
@@ -844,12 +901,15 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"CVT", lambda items: [items[1], items[0], items[2]] if all(m.flag for m in items[0].data.meanings) else None),
     (r"VT", lambda items: _value_of_table(items) if items[1].joined else None),
     (r"TV|V+T", _value_of_table),
+    (r"V(?=g[TCV])", lambda items: _participle(items[0])),
     (r"rg(?=cN[TC]|NeT|M)", lambda items: [items[0]] if items[1].text == "by" else None),
     (r"rg[TC]", _agent),
     (r"gV|g[TC]V", _by_value),
+    (r"rg(?=[TC]N)", lambda items: [items[0], TaggedItem("p", "by", "by")] if items[1].text == "by" else None),
     (r"NCT", _numbered),
     (r"[TC][CT]", _compound),
     (r"l[QVu]pC", lambda items: _match([items[3], items[0], items[1]])),
+    (r"O(?=TV|VT|VC|CV)", _ordered),
     (r"[CT]l[QVuCTN]", _match),
     (r"F\|l[QVuCTN]", _match_again),
     (r"l[QVu]", _match),
@@ -862,6 +922,8 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"[AS](?:,?&[AS]|,[AS])+U?C", _distribute),
     (r"Cp?[co]A(?:C|(?![#UpTC]))", _above_average),
     (r"oA(?:C|(?![#UpTC]))", _adjective_average),
+    (r"cA#?C(?![CTVn])", _above_average_of),
+    (r"cNpC(?![CTVNcowlx])", _compare_in),
     (r"A#?twC&C", _days),
     (r"cN[A#]?[TC]", _at_least),
     (r"Ne[TC]", _at_least),
@@ -874,6 +936,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"vU?C", _spread),
     (r"A?[TC]n", lambda items: _count([TaggedItem("#", items[-1].text, ""), items[-2]])),
     (r"P[TC]", _most_common),
+    (r"CpTP", lambda items: [*_most_common([items[3], items[0]]), items[1], items[2]]),
     (r"[TC]P", lambda items: _most_common(items[::-1])),
     (r"EcN|TcN", _worth),
     (r"[EC]p?[co]N", _compare),
@@ -885,9 +948,11 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"Cp?Ne?(?!T)", _compare),
     (r"F\|[co]?N(?![TC])", _compare_again),
     (r"N[SM]", _top),
+    (r"TKC(?![a-zA-Z])", _top_by),
     (r"Op?SCpS", _order),
     (r"S[EC]", _rank),
     (r"M#?[TCE]", _rank),
+    (r"T(?:r*|C)S(?![a-zA-Z#])|TS(?=r)", _rank_latest),
     (r"ST", _rank_implied),
     (r"Od[gp][ECT]", _order),
     (r"d[gp][ECT]", _order_of),
@@ -899,6 +964,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"N[TC](?=.*Z)", _number_of),
     (r"[TEDFr&]NC(?![TC])", _amounting),
     (r"NT", _exactly),
+    (r"TN(?![eTC&|])", _numbered_row),
     (r"O", _ordered),
     (r"gE(?:&E)?", _rank_by),
     (r"^g[CTt](?:&[CTt])?(?=,)", _groups),
@@ -1078,6 +1144,8 @@ class _Reader:
                     listed.append(item.data)
             elif item.tag == "T":
                 self._take_table(item, before, beside, first, listed)
+            elif item.tag == "n" and before in ("&", ",") and (counted := self._counted_before(listed, first)):
+                listed.append(counted)
             elif item.tag == "n" and any(isinstance(rank.by, Measure) for rank in self.ranks):
                 pass
             elif item.tag == "t" and first and not listed and self.subject is None:
@@ -1086,6 +1154,17 @@ class _Reader:
             elif item.tag not in (",", "&", "p", "(", ")"):
                 self.unknown.append(item.text)
             self.last, before, beside = before, item.tag, item.text
+
+    def _counted_before(self, listed: Sequence[NamePart | Measure], first: bool) -> Measure | None:
+        """Return the count that `and the count` means: the one asked for before, else that of the subject's rows."""
+        counts = [part for part in self.requested if isinstance(part, Measure) and part.fn == "count"]
+        counts += [rank.by for rank in self.ranks if isinstance(rank.by, Measure) and rank.by.fn == "count"]
+        if counts and not first:
+            return counts[0]
+        columns = bool(listed) and all(isinstance(part, NamePart) and not part.tables for part in listed)
+        if first and columns and not counts and self.subject is not None and self.subject.plural:
+            return Measure("count", self.subject.data, text="count")
+        return None
 
     def _take_table(
         self, item: TaggedItem, before: str, beside: str, first: bool, listed: list[NamePart | Measure]
@@ -1240,6 +1319,12 @@ class _Reader:
         if len(self.orderings) > 1:
             unknown.append("ordering")
         requested = tuple(self.requested)
+        if not requested and self.top is not None and rank is not None and isinstance(rank.by, NamePart):
+            requested = (rank.by,)  # "the top 3 highest prices" are prices
+        matched = [c.name for c in self.conditions if c.kind == "match" and c.name is not None and c.name.columns]
+        bare = not (requested or self.returned or self.subject or self.groups or rank or self.ratio)
+        if bare and len(matched) == len(self.conditions) == 1:
+            requested = tuple(matched)  # "which names contain the word `new`"
         if self.typical:
             counts = [p for p in requested if isinstance(p, Measure) and p.fn == "count" and p.name.tables]
             unknown += [] if len(counts) == len(requested) == 1 else ["on average"]

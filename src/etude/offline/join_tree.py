@@ -10,7 +10,7 @@ from etude.offline.phrase_index import Meaning
 from etude.offline.resolver import Ambiguous, Unresolved
 from etude.offline.vocabulary import Formula, Vocabulary, VocabularyColumn
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
-from etude.offline.words import stem_word
+from etude.offline.words import stem_word, word_names_act
 from etude.sources.plan.query_plan import Arithmetic, Case, ColumnRef, Expr, Join, Named, NullTest, When
 
 
@@ -83,7 +83,7 @@ class JoinTree:
     def _choose(self, paths: list[Path], table: str, said: str) -> Path:
         if len(paths) == 1:
             return paths[0]
-        columns = {hop: self.vocabulary.table(hop.table).column(hop.columns[0]).words for p in paths for hop in p}
+        columns = {hop: self._key_words(hop) for p in paths for hop in p}
         if said:
             fitting = [p for p in paths if any(said.split(maxsplit=1)[0] in columns[hop] for hop in p)]
             paths = fitting if len(fitting) == 1 else paths
@@ -91,6 +91,8 @@ class JoinTree:
         if len(preferred) == 1:
             paths = preferred
         named = [p for p in paths if any(self.verbs & self._roots(hop.to_table) for hop in p)]
+        named = named or [p for p in paths if any(self.verbs & {*map(stem_word, columns[hop])} for hop in p)]
+        named = named or [p for p in paths if any(self._is_act(hop.to_table) for hop in p)]
         paths = named if len(named) == 1 else paths
         if len(paths) > 1:
             # Prefer columns that have the same name on both sides.
@@ -106,6 +108,16 @@ class JoinTree:
             ]
             raise Ambiguous(f"the link from {self.base} to {table}", list(dict.fromkeys(meanings)))
         return paths[0]
+
+    def _key_words(self, hop: Hop) -> tuple[str, ...]:
+        """Return the words of the column that refers: `reported_by_staff_id`, whichever way the hop leads."""
+        table, column = (hop.to_table, hop.to_columns[0]) if hop.back else (hop.table, hop.columns[0])
+        return self.vocabulary.table(table).column(column).words
+
+    def _is_act(self, table: str) -> bool:
+        """Return whether the table holds what a verb of the question does: attendances, for `attended`."""
+        words = self.vocabulary.table(table).words
+        return any(word_names_act(word, verb) for verb in self.verbs for word in words)
 
     def _roots(self, table: str) -> set[str]:
         return {stem_word(word) for word in self.vocabulary.table(table).words}

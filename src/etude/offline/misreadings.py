@@ -10,14 +10,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from etude.offline.joins import join_hops
+from etude.offline.operator_words import LINKING, RELATING
 from etude.offline.phrase_index import SYNONYM, Meaning, phrase_index_of, value_phrase
 from etude.offline.plan_check import Facts, Place, linked_columns, plan_facts, plan_nodes
-from etude.offline.question_parts import Condition, NamePart, Question
+from etude.offline.question_parts import Condition, Measure, NamePart, Question
 from etude.offline.resolver import GENERAL
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary, VocabularyTable, once_per_vocabulary
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
-from etude.offline.words import TRAILING, fold_words, stem_word, word_base_form
+from etude.offline.words import TRAILING, fold_words, stem_word, word_base_form, word_names_act
 from etude.sources.plan.query_plan import ColumnRef, Compare, Join, Member, Or, QueryPlan
 
 _TYING = frozenset("they their them its it his her each every corresponding respective whose".split())  # noqa: SIM905
@@ -48,6 +49,7 @@ def find_misreading(
         lambda: _find_far_number(question),
         lambda: _find_nested_absence(items, question),
         lambda: _find_unused_verb(items, facts, vocabulary),
+        lambda: _find_unused_key(items, facts, vocabulary),
         lambda: _find_rival_noun(items, facts, vocabulary),
         lambda: _find_participle(items, facts, vocabulary),
         lambda: _find_value_with_column(items, facts, vocabulary),
@@ -194,16 +196,20 @@ def _names(table: VocabularyTable) -> set[str]:
 
 def _find_modifier(question: Question, facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
     """`tourists`, read as `tourist_attractions`: the first word of a name only says what kind of thing it is."""
-    subject = question.subject
-    used = [m for m in subject.tables if vocabulary_name_without_schema(m.table) in facts.tables] if subject else []
-    best = min(used, key=lambda m: m.cost, default=None)
-    if subject is None or best is None or min(m.cost for m in subject.tables) <= SYNONYM:
-        return
-    table = vocabulary.table(best.table)
-    first = table.words[:1] == (word_base_form(fold_words(subject.text)),) and len(table.words) > 1
-    keyed = any(vocabulary.table(best.table).column(column).words[:-1] == table.words[:1] for column in table.key)
-    if first and not keyed and table.words[-1] not in _LIGHT:
-        yield f"It is not clear whether `{subject.text}` means `{table.name}`."
+    nouns = [question.subject, *(threshold.measure.name for threshold in question.thresholds)]
+    nouns += [question.rank.by.name] if question.rank is not None and isinstance(question.rank.by, Measure) else []
+    for noun in nouns:
+        used = [m for m in noun.tables if vocabulary_name_without_schema(m.table) in facts.tables] if noun else []
+        best = min(used, key=lambda m: m.cost, default=None)
+        if noun is None or best is None or min(m.cost for m in noun.tables) <= SYNONYM:
+            continue
+        table = vocabulary.table(best.table)
+        first = table.words[:1] == (word_base_form(fold_words(noun.text)),) and len(table.words) > 1
+        named = [table.column(column).words for column in (*table.key, *table.label)]
+        keyed = any(table.words[:1] in (words, words[:-1]) for words in named[: len(table.key)] or named)
+        # The members of a club are in `member_of_club`.
+        if first and not keyed and table.words[-1] not in _LIGHT and table.words[1] != "of":
+            yield f"It is not clear whether `{noun.text}` means `{table.name}`."
 
 
 def _find_part_of_all(question: Question, facts: Facts, vocabulary: Vocabulary, words: frozenset[str]) -> Iterator[str]:
@@ -227,6 +233,26 @@ def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voc
         tables = acts.get(stem_word(item.text.lower()), ()) if item.tag == "r" else ()
         if tables and not {vocabulary_name_without_schema(m.table) for m in tables} & facts.tables:
             yield f"It is not clear what `{item.text}` means here: `{tables[0].table}` is not needed to answer."
+        stem = stem_word(item.text.lower()) if item.tag == "r" and not tables else ""
+        acts_of = [table.name for table in vocabulary.tables if any(word_names_act(word, stem) for word in table.words)]
+        if acts_of and not {vocabulary_name_without_schema(name) for name in acts_of} & facts.tables:
+            yield f"It is not clear what `{item.text}` means here: `{acts_of[0]}` is not needed to answer."
+
+
+def _find_unused_key(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`cities that hosted a contest`, if a contest has a `host_city_id` that the plan does not use."""
+    for item in items:
+        stem = stem_word(item.text.lower()) if item.tag == "r" and item.text.lower() in RELATING - LINKING else ""
+        if not stem:
+            continue
+        keys = [
+            (vocabulary_name_without_schema(link.table), column)
+            for link in vocabulary.links
+            for column in link.columns
+            if stem in {stem_word(word) for word in vocabulary.table(link.table).column(column).words}
+        ]
+        if keys and not {*keys} & facts.columns:
+            yield f"It is not clear what `{item.text}` means here: `{keys[0][1]}` is not needed to answer."
 
 
 def _find_rival_noun(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:

@@ -56,6 +56,44 @@ LINKING = frozenset(
 )
 """Verbs that only say that two things belong together; the keys say how."""
 
+_RELATING = """
+    access accommodate achieve acquire administer adopt advise affect air allocate announce apply arrange
+    assemble assess assist attract audit authorise authorize base bill board book border borrow breed brew broadcast
+    build captain capture categorise categorize cause certify choose claim classify climb coach collect command
+    commission compete compose comprise concern consist construct consume contact contribute cook coordinate cross
+    cultivate curate define deploy derive design detect develop discover discuss distribute document donate
+    drink drive eat edit elect employ endorse engage enjoy enter equip establish evaluate examine exhibit face
+    feed film finance fly follow fund govern group grow guide harvest head headquarter help hire host house hunt
+    identify illustrate implement import export influence inhabit inspect install insure interact interview introduce
+    invent invest invite invoice judge lead learn lease lend license like load loan log maintain
+    major mark market marry measure mention mine monitor need nominate observe occupy organise organize oversee paint
+    park perform photograph pick pilot plant portray practice practise prefer process program promote
+    propose publish race raise record recruit refer reference relate rent request research reserve ride run sail
+    select serve shoot sign situate specialise specialize sponsor star station steer stock store stream study
+    suffer suggest supervise supply support survey teach test track trade train transport travel treat tutor undergo
+    undertake use utilise utilize view volunteer vote watch wear witness work
+"""
+_PAST_FORMS = """
+    arose ate bred brought built caught chose chosen came drank drunk drew drawn drove driven eaten fed flew flown flied
+    fought grew grown heard kept knew known learned learnt led lent met rode ridden rose risen ran said saw
+    seen shot sung spoke spoken stood studied studying swam swum told took underwent understood wore worn 
+"""
+
+
+def _verb_forms(verb: str) -> tuple[str, ...]:
+    """Return the regular forms of a verb: `host`, `hosts`, `hosted`, `hosting`."""
+    stem = verb.removesuffix("e") if not verb.endswith("ee") else verb
+    if verb.endswith("y") and verb[-2] not in "aeiou":
+        return verb, f"{verb[:-1]}ies", f"{verb[:-1]}ied", f"{verb}ing"
+    plural = f"{verb}es" if verb.endswith(("s", "sh", "ch", "x")) else f"{verb}s"
+    double = len(verb) > 2 and verb[-1] in "bdgmnprt" and verb[-2] in "aeiou" and verb[-3] not in "aeiou"
+    doubled = (f"{verb}{verb[-1]}ed", f"{verb}{verb[-1]}ing") if double else ()
+    return verb, plural, f"{stem}ed", f"{stem}ing", *doubled
+
+
+RELATING = frozenset(form for verb in _RELATING.split() for form in _verb_forms(verb)) | {*_PAST_FORMS.split()}
+"""More verbs that only relate two things, unless the data uses the word. None says how something ended."""
+
 IDLE = frozenset(
     """
     made placed recorded happened occurred occured exist exists included found held contained represented located
@@ -148,7 +186,8 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("n", None, "count", "counts")
     put("M", "desc", "most", "most number of", "highest number of", "largest number of",
         "greatest number of", "maximum number of", "highest count of", "biggest number of",
-        "highest total number of")  # fmt: skip
+        "highest total number of", "largest amount of", "greatest amount of", "highest amount of", "most amount of",
+        "biggest amount of")  # fmt: skip
     put("P", "desc", "most frequent", "most common", "most frequently used", "most commonly used", "most popular",
         "most used", "most frequently occurring",
         *(f"{verb} {the}most {often}" for verb in ("used", "appears", "appear", "occurs", "occur")
@@ -156,7 +195,9 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("P", "asc", "least frequent", "least common", "least popular", "least frequently used",
         *(f"{verb} {the}least {often}" for verb in ("used", "appears", "occurs") for the in ("", "the ")
           for often in ("often", "frequently", "commonly")))  # fmt: skip
-    put("M", "asc", "fewest", "least number of", "lowest number of", "smallest number of", "minimum number of")
+    put("M", "asc", "fewest", "least number of", "lowest number of", "smallest number of", "minimum number of",
+        "fewest number of", "fewest amount of", "smallest amount of", "lowest amount of",
+        "least amount of")  # fmt: skip
     put("S", ("desc", "length duration distance"), "longest")
     put("S", ("asc", "length duration distance"), "shortest")
     put("S", ("desc", "altitude height elevation"), "tallest")
@@ -174,6 +215,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("S", ("desc", "!age birthdate birth birthday date year"), "youngest")
     put("S", ("asc", "date year time joined created"), "earliest")
     put("S", ("desc", "date year time joined created"), "newest", "latest", "most recent")
+    put("S", ("desc", "date year time joined created"), "latest ones")
     put("S", ("desc", "speed"), "fastest")
     put("S", ("asc", "speed"), "slowest")
     put("S", ("desc", "weight"), "heaviest")
@@ -239,9 +281,13 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("o", (">", "value price worth amount"), "worth more than", "valued over", "valued above", "worth over")
     put("o", ("<", "value price worth amount"), "worth less than", "valued below", "worth under")
     put("c", ">=", "at least", "no less than", "no fewer than", "a minimum of", ">=", "greater than or equal to",
-        "not less than", "more than or equal to", "not fewer than")  # fmt: skip
+        "not less than", "more than or equal to", "not fewer than", "larger than or equal to",
+        "higher than or equal to", "bigger than or equal to", "equal to or more than", "equal to or greater than",
+        "equal or greater than", "equal or more than", "no smaller than", "no lower than",
+        "not lower than")  # fmt: skip
     put("c", "<=", "at most", "no more than", "up to", "a maximum of", "<=", "less than or equal to", "not more than",
-        "fewer than or equal to")  # fmt: skip
+        "fewer than or equal to", "smaller than or equal to", "lower than or equal to", "equal to or less than",
+        "equal or less than", "no greater than", "no larger than", "no higher than", "not greater than")  # fmt: skip
     put("c", "=", "equal to", "exactly", "equals", "=", "equal", "is exactly")
     put("c", "!=", "!=", "<>", "not equal to", "other than")
     put("e", ">=", "or more", "or higher", "or greater", "or above", "and above", "or over", "and up", "and higher")

@@ -63,6 +63,31 @@ def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
     return _added_count(_summed(_ranked_by_total(question, vocabulary), vocabulary), vocabulary)
 
 
+def apart_alternatives(question: Question) -> Question:
+    """`both tea and coffee`: return the question with a condition for each value, because one row has only one."""
+    if not question.both:
+        return question
+    conditions: list[Condition] = []
+    for condition in question.conditions:
+        if condition.op == "and" and condition.either and not condition.negated:
+            first = replace(condition, text=condition.text.split(" and ")[0], either=(), op="=")
+            others = (
+                replace(
+                    part,
+                    name=part.name or condition.name,
+                    after=condition.after,
+                    beside=condition.beside,
+                    said=condition.said,
+                    op="=",
+                )
+                for part in condition.either
+            )
+            conditions += [first, *others]
+        else:
+            conditions.append(condition)
+    return replace(question, conditions=tuple(conditions))
+
+
 def _undated(question: Question, vocabulary: Vocabulary) -> Question:
     """`quantity in 2024`: the amount is asked for, it does not say which date is meant."""
     if question.requested or question.ratio or question.rank:

@@ -14,7 +14,14 @@ from etude.offline.join_tree import JoinTree, fit_join_alias_length, join_column
 from etude.offline.joins import find_join_paths, join_hops, join_path_leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
 from etude.offline.operator_words import OPERATORS
-from etude.offline.part_references import ADDING, LEVELS, connect_parts, is_repeated_part, part_adds_up
+from etude.offline.part_references import (
+    ADDING,
+    LEVELS,
+    apart_alternatives,
+    connect_parts,
+    is_repeated_part,
+    part_adds_up,
+)
 from etude.offline.phrase_index import Meaning
 from etude.offline.plan_check import plan_nodes
 from etude.offline.question_parts import Condition, Direction, Fn, Measure, NamePart, Question, Rank, Threshold
@@ -36,6 +43,7 @@ from etude.sources.plan.query_plan import (
     DaysBetween,
     Expr,
     Filter,
+    Member,
     Named,
     NullTest,
     Order,
@@ -103,6 +111,7 @@ class _Builder(Ratios):
 
     def build(self) -> Assembled:
         self._choose_sales()
+        self.question = self._count_related(apart_alternatives(self.question))
         self._take_fold()
         self._take_better_end()
         question = self.question
@@ -134,6 +143,27 @@ class _Builder(Ratios):
         self.said.extend(piece for piece in said if piece not in self.said)
         notes = (*question.notes, *self.notes, *self.resolver.notes, *told)
         return Assembled(plan, self._reading(), notes, tuple(told))
+
+    def _count_related(self, question: Question) -> Question:
+        """`counties with at least two delegates`, if rows that refer to counties have a text called so: count them."""
+        kept: list[Condition] = []
+        thresholds = list(question.thresholds)
+        for condition in question.conditions:
+            counted = condition.said == "counted" and condition.kind == "compare" and not condition.negated
+            name = condition.name if counted and condition.name is not None and condition.name.columns else None
+            column = self.resolver.column(name) if name is not None else None
+            hops = join_hops(self.vocabulary).get(self.resolver.anchor, ())
+            related = [hop for hop in hops if column is not None and hop.to_table == column.table]
+            number = condition.values[0] if condition.values else None
+            things = column is not None and (column.kind == "text" or column.identifies)
+            own = {m.table for m in question.subject.tables} if question.subject is not None else {""}
+            things = things and not own & {hop.to_table for hop in related}
+            if name is None or not things or len(related) != 1 or related[0].to_one or not isinstance(number, int):
+                kept.append(condition)
+                continue
+            rows = NamePart(name.text, (Meaning(related[0].to_table),))
+            thresholds.append(Threshold(Measure("count", rows, text=condition.text), condition.op, number))
+        return replace(question, conditions=tuple(kept), thresholds=tuple(thresholds))
 
     def _formulas(self, plan: QueryPlan) -> dict[VocabularyColumn, str]:
         """Return the columns of the plan that no table has, with a note on how each is computed."""
@@ -302,6 +332,8 @@ class _Builder(Ratios):
         ):
             return False
         most = isinstance(rank.by, Measure)
+        if rank.by in self.question.requested and len(self.question.requested) == 1:
+            return False  # "the top 3 highest prices" are single prices
         return self.question.top is not None or most or (rank.by is not None and part_adds_up(column))
 
     def _ask_fold(self, rank: Rank, column: VocabularyColumn) -> Ambiguous:
@@ -853,7 +885,8 @@ class _Builder(Ratios):
             columns.append(sort[0])
         for column in columns:
             tree.add(column.table)
-        if sort is not None and not tree.reaches_one(sort[0].table):
+        fans = sort is not None and sort[0].table in {column.table for column in columns} and question.ordering
+        if sort is not None and not fans and not tree.reaches_one(sort[0].table):
             if question.rank is not None and question.ordering is None and is_numeric_column(sort[0]):
                 raise self._ask_fold(question.rank, sort[0])
             raise Unresolved(
@@ -861,8 +894,8 @@ class _Builder(Ratios):
             )
         if sort is not None:
             tree.add(sort[0].table)
-        where = self._where(tree)
         columns = list(dict.fromkeys(columns))
+        where = self._having_both(tree, columns) or self._where(tree)
         order = [Order(by=join_column_ref(sort[0]), desc=sort[1])] if sort else []
         tied = sort is not None and limit == 1 and question.top is None and not question.groups
         if question.ordering is not None and question.ordering.then is not None:
@@ -894,6 +927,40 @@ class _Builder(Ratios):
         if not each and self._repeats(tree, columns, table) and not apart:
             return self._plan(tree, (), where, select, [], [], order, limit)
         return self._plan(tree, select, where, (), [], [], order, limit)
+
+    def _having_both(self, tree: JoinTree, columns: Sequence[VocabularyColumn]) -> list[Filter]:
+        """`countries with both hosts over 45 and hosts under 35`: values that a row of each kind has; else nothing."""
+        question = self.question
+        pair = self._alternatives(tree) if len(columns) == 1 and len(question.conditions) == 2 else None
+        (column, *_) = columns
+        if pair is None or column.table != tree.base or column.distinct >= self.vocabulary.table(tree.base).rows:
+            return []
+        if question.rank or question.ordering or question.absences or question.loose or question.groups:
+            raise Unresolved("The rules cannot look for things that have both.")
+        self.question = replace(question, distinct=True, both=False)
+        place = join_column_ref(column)
+        made: list[Filter] = []
+        for condition in question.conditions:
+            inner = self._tree(tree.base)
+            for table in self._condition_tables(condition, inner):
+                inner.add(table, self._near(condition), condition.said)
+            filters = (self._filter(condition, inner), NullTest(column=place, op="is not null"))
+            plan = QueryPlan(source=tree.base, joins=inner.joins(), select=(place,), where=filters)
+            made.append(Member(column=place, op="in", plan=plan))
+            self.said[-1] = f"with a row {self.said[-1]}"
+        return made
+
+    def _alternatives(self, tree: JoinTree) -> tuple[Condition, Condition] | None:
+        """Return the two conditions if no row can meet both: two values of one column, or above 45 and below 35."""
+        first, second = self.question.conditions
+        if first.either or second.either or first.negated or second.negated:
+            return None
+        one, other = (self._condition_column(condition, tree)[0] for condition in (first, second))
+        if one != other or not tree.reaches_one(one.table):
+            return None
+        if (first.kind, second.kind) == ("compare", "compare"):
+            return (first, second) if _contradict(first, second) else None
+        return (first, second) if self.question.both and first.kind == second.kind else None
 
     def _shared_names(self, table: VocabularyTable) -> list[VocabularyColumn]:
         """Return the name of a row if several rows share it: `distinct products` are then the different names."""
@@ -1156,6 +1223,19 @@ class _Builder(Ratios):
             self.said.append(f"{'highest' if order[0].desc else 'lowest'} `{name}` first")
         if limit:
             self.said.append(f"the first {limit}" if limit > 1 else "only the first")
+
+
+def _contradict(first: Condition, second: Condition) -> bool:
+    """Return whether no number can meet two comparisons: above 45 and below 35."""
+    bounds: dict[str, float] = {}
+    for condition in (first, second):
+        value = condition.values[0] if len(condition.values) == 1 else None
+        if not isinstance(value, int | float) or condition.op[:1] not in ("<", ">", "="):
+            return False
+        bounds[condition.op[:1]] = value
+    if {*bounds} == {"="}:
+        return first.values != second.values
+    return {*bounds} == {"<", ">"} and bounds[">"] >= bounds["<"]
 
 
 def _descends(rank: Rank, column: VocabularyColumn) -> bool:

@@ -12,7 +12,7 @@ from etude.offline.question_parts import Condition, NamePart, Question
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary, once_per_vocabulary
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
-from etude.offline.words import SCALES
+from etude.offline.words import SCALES, word_base_form
 from etude.sources.plan.query_plan import (
     Aggregate,
     Between,
@@ -129,7 +129,7 @@ def find_words_lost_in_plan(
 
 def _is_kept(item: TaggedItem, facts: Facts, question: Question, vocabulary: Vocabulary) -> bool:
     if isinstance(item.data, NamePart):
-        return _keeps_name(item, facts, vocabulary)
+        return _keeps_name(item, facts, vocabulary) or _counts_rows(item.data, facts, question)
     if isinstance(item.data, Condition) and item.data.hits:
         values = {value.lower() for hit in item.data.hits for value in hit.values}
         return bool(values & facts.texts) or item.text.lower() in facts.texts
@@ -137,8 +137,20 @@ def _is_kept(item: TaggedItem, facts: Facts, question: Question, vocabulary: Voc
     return check is None or check(item, facts, question)
 
 
+def _counts_rows(name: NamePart, facts: Facts, question: Question) -> bool:
+    """Return whether the plan counts the rows that have the column, or asks for no such row: `with no outcome`."""
+    named = [condition for condition in question.conditions if condition.name == name]
+    denied = any(condition.kind == "null" for condition in named) and facts.denies and Member in facts.kinds
+    counted = any(condition.said == "counted" for condition in named) and "count" in facts.functions
+    held = {vocabulary_name_without_schema(meaning.table) for meaning in name.columns}
+    return (denied or counted) and bool(held & facts.tables)
+
+
 def _keeps_name(item: TaggedItem, facts: Facts, vocabulary: Vocabulary) -> bool:
     name: NamePart = item.data
+    last = word_base_form(name.text.lower())
+    if last in ("name", "title") and any(column.lower().endswith(last) for _, column in facts.columns):
+        return True
     if {value.lower() for hit in item.hits for value in hit.values} & facts.texts or name.text.lower() in facts.texts:
         return True
     links = linked_columns(vocabulary)
@@ -237,6 +249,8 @@ def _find_listed_table(items: Sequence[TaggedItem], question: Question) -> str:
     """Return the table that is listed after a column, but not shown: `the cargos and their types`; else ''."""
     for at in range(2, len(items)):
         first, between, second = items[at - 2 : at + 1]
+        if any(item.tag == "b" for item in items[: at - 1]) and any(i.data == second.data for i in items[: at - 1]):
+            continue  # "both hosts over 45 and hosts under 35"
         owns = at + 1 < len(items) and items[at + 1].tag in "CTV" and items[at + 1].joined
         if (first.tag, second.tag) != ("C", "T") or between.tag != "&" or owns:
             continue

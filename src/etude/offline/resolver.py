@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from etude.offline.column_traits import is_period_column
 from etude.offline.deadline import check_deadline
-from etude.offline.joins import FAR, join_distance, join_distances
+from etude.offline.joins import FAR, join_distance, join_distances, join_hops
 from etude.offline.phrase_index import SYNONYM, Hit, Meaning
 from etude.offline.question_parts import Condition, Measure, NamePart, Question
 from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable, once_per_vocabulary
@@ -37,6 +37,9 @@ MONEY = frozenset(
 
 
 GENERAL = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
+
+_OF_PEOPLE = frozenset(("first", "last", "middle", "full", "given", "family"))
+"""Words for the names of people: they do not say whose name it is."""
 
 _LIKE_A_DATE = re.compile(r"\s*(\d{4}([/.-])\d{1,2}\2\d{1,2}|\d{1,2}([/.-])\d{1,2}\3\d{4})(?![^\sT])")
 
@@ -101,7 +104,9 @@ class Resolver:
         """Return the column or label that a noun means."""
         columns = [m for m in name.columns if self._holds(m, name.owner)]
         if not columns and name.owner is not None and word_base_form(name.text.lower().split()[-1]) in GENERAL:
-            raise Unresolved(f"`{name.owner.text}` has no `{name.text}`.")
+            columns = self._named_by(name, name.owner) or self._columns_of_referred(name, name.owner)
+            if not columns:
+                raise Unresolved(f"`{name.owner.text}` has no `{name.text}`.")
         columns = columns or list(name.columns)
         if fits is not None:
             fitting = [m for m in columns if m.column and fits(self.vocabulary.table(m.table).column(m.column))]
@@ -111,6 +116,38 @@ class Resolver:
         if not columns:
             raise Unresolved(f"`{name.text}` is not a column.")
         return self._best(name.text, columns)
+
+    def _named_by(self, name: NamePart, owner: NamePart) -> list[Meaning]:
+        """`the names of festivals`: return the only column of the owner that ends so, such as `festival_name`."""
+        word = word_base_form(name.text.lower().split()[-1])
+        if word not in ("name", "title") or len(_own_words(name, owner)) > 1:
+            return []
+        found = []
+        for table in _clear_tables(owner):
+            texts = [c for c in self.vocabulary.table(table).columns if c.kind == "text"]
+            fitting = [c for c in texts if c.words[-1:] == (word,) or re.fullmatch(f"[a-z]{word}", c.name.lower())]
+            if len(fitting) == 1:
+                found.append(Meaning(table, fitting[0].name))
+        return found if len(found) == 1 else []
+
+    def _columns_of_referred(self, name: NamePart, owner: NamePart) -> list[Meaning]:
+        """`the names of gymnasts`, if each is one of the people; `the department name of courses`, if each has one."""
+        words = _own_words(name, owner)
+        found: list[Meaning] = []
+        for table in dict.fromkeys(m.table for m in owner.tables if m.cost <= 1):
+            for hop in join_hops(self.vocabulary).get(table, ()):
+                held = [m for m in name.columns if m.table == hop.to_table and m.cost <= 1 and m.column]
+                if not hop.to_one or hop.back or not held:
+                    continue
+                known = self.vocabulary.table(table)
+                same = all(_is_unique(known, column) for column in hop.columns) and len(hop.columns) == 1
+                named = {*words} & {*self.vocabulary.table(hop.to_table).words}
+                special = not {*words} <= GENERAL | _OF_PEOPLE
+                if same or named or special:
+                    found.extend(held)
+        tables = [hop.to_table for m in owner.tables for hop in join_hops(self.vocabulary).get(m.table, ())]
+        once = len(found) == 1 and tables.count(found[0].table) == 1
+        return found if once else []
 
     def _cost(self, meanings: Sequence[Meaning]) -> float:
         return min(self._costs(meanings))
@@ -139,12 +176,21 @@ class Resolver:
         self._check_formula(best[0])
         alone = best[0].column is None and not best[0].label and len({m.table for m in meanings}) == 1
         if best[0].cost > SYNONYM and best[0].table not in (self.anchor, *self.joined) and not alone:
+            if self._is_head(text, best[0], meanings):
+                return best[0]
             # It is only the last word of a column's name, in a table that the question does not name.
             raise Unresolved(f"It is not clear what `{text}` means here.")
         if best[0].cost > 1:
             place = f"{best[0].table}.{best[0].column}" if best[0].column else best[0].table
             self.notes.append(f"`{text}` is read as `{place}`.")
         return best[0]
+
+    def _is_head(self, text: str, meaning: Meaning, meanings: Sequence[Meaning]) -> bool:
+        """Return whether only one table ends with the noun: `orders` are `customer_orders`, not `order_items`."""
+        noun = word_base_form(text.lower().split()[-1])
+        tables = {m.table for m in meanings if m.column is None and not m.label}
+        heads = [table for table in tables if self.vocabulary.table(table).words[-1:] == (noun,)]
+        return meaning.column is None and not meaning.label and heads == [meaning.table]
 
     def _check_formula(self, meaning: Meaning) -> None:
         formula = self.vocabulary.table(meaning.table).column(meaning.column).formula if meaning.column else None
@@ -292,6 +338,23 @@ class Resolver:
             if years:
                 return years[0]
         return None
+
+
+def _clear_tables(owner: NamePart) -> list[str]:
+    """Return the tables that a noun names as they are called, or the only one that it may mean."""
+    tables = list(dict.fromkeys(m.table for m in owner.tables))
+    return tables if len(tables) == 1 else list(dict.fromkeys(m.table for m in owner.tables if m.cost <= 1))
+
+
+def _own_words(name: NamePart, owner: NamePart) -> list[str]:
+    """Return the words of a column's name that do not repeat those of its owner."""
+    said = {word_base_form(word) for word in owner.text.lower().split()}
+    return [word for word in (word_base_form(each) for each in name.text.lower().split()) if word not in said]
+
+
+def _is_unique(table: VocabularyTable, column: str) -> bool:
+    known = table.column(column)
+    return bool(table.rows) and known.distinct == table.rows and not known.nulls
 
 
 @once_per_vocabulary

@@ -94,11 +94,20 @@ def _doubt_merged(understanding: Understanding, run_plan: RunPlan) -> str | None
     restricted = plan.where is not None or plan.joins
     if not merged or not restricted or question.distinct or question.absences or plan.limit or plan.top:
         return None
+    if question.both or _has_two_kinds(plan):
+        return None  # values that rows of two kinds have, each once
     once = _texts(run_plan(plan))
     each = _texts(run_plan(plan.model_copy(update={"group_by": (), "select": plan.group_by, "order_by": ()})))
     if len(once) == len(each):
         return None
     return "Several rows have the same values, so it is not clear how often to list them; ask for different values."
+
+
+def _has_two_kinds(plan: QueryPlan) -> bool:
+    """Return whether the plan lists the values that rows of two kinds have."""
+    filters = plan.where if isinstance(plan.where, tuple) else ()
+    members = [each for each in filters if isinstance(each, Member) and each.op == "in"]
+    return len(members) == 2 and all((each.column,) == plan.group_by for each in members)
 
 
 def _doubt_pairs(understanding: Understanding, run_plan: RunPlan) -> str | None:

@@ -8,7 +8,18 @@ from datetime import date
 from typing import Any
 
 from etude.offline.dates import find_date_span
-from etude.offline.operator_words import ASKING, LINKING, LONGEST, OPERATORS, REQUESTS, STOP, UNITS, VERBS, Word
+from etude.offline.operator_words import (
+    ASKING,
+    LINKING,
+    LONGEST,
+    OPERATORS,
+    RELATING,
+    REQUESTS,
+    STOP,
+    UNITS,
+    VERBS,
+    Word,
+)
 from etude.offline.phrase_index import (
     Hit,
     Meaning,
@@ -172,8 +183,29 @@ class TaggedItem:
 
 def tag_items(tokens: Sequence[Token], index: PhraseIndex, today: date) -> list[TaggedItem]:
     """Return the items of a question; `u` tags a word that nothing explains."""
-    items = _share_prefix(_tag(_unquote(tokens, index), index, today), index)
+    items = _share_prefix(_tag(_share_noun(_unquote(tokens, index), index), index, today), index)
     return _compared(_rate(_sort_last(items)))
+
+
+def _share_noun(tokens: Sequence[Token], index: PhraseIndex) -> list[Token]:
+    """`the start and end dates`: the start dates and the end dates, if there are columns with these names."""
+    made: list[Token] = []
+    for at, token in enumerate(tokens):
+        made.append(token)
+        joins, other, noun = ([*tokens[at + 1 : at + 4], None, None, None])[:3]
+        if joins is None or other is None or noun is None or joins.low not in ("and", "or") or token.kind != "word":
+            continue
+        if any(each.kind != "word" for each in (other, noun)) or (token.base,) in index.names:
+            continue
+        full, pair = ((*(t.base for t in words), noun.base) for words in ([token], [other]))
+        alone = index.names.get((token.base, other.base))
+        if not alone and all(_is_column(index, phrase) for phrase in (full, pair)):
+            made.append(noun)
+    return made
+
+
+def _is_column(index: PhraseIndex, phrase: tuple[str, ...]) -> bool:
+    return any(meaning.column is not None and meaning.cost <= 1 for meaning in index.names.get(phrase, ()))
 
 
 def _share_prefix(items: list[TaggedItem], index: PhraseIndex) -> list[TaggedItem]:
@@ -285,6 +317,10 @@ def _best(
         return None, 1
     if token.low == "shared" and [t.low for t in tokens[at + 1 : at + 4] if t.low != "the"][:2] in _BY_MANY:
         return TaggedItem("r", token.text, "share"), 1
+    says_value = token.base == "value" and bool(before) and before[-1].tag == "C" and ("value",) not in index.names
+    if says_value and before[-1].text.lower().endswith(tokens[at - 1].low):
+        # "The maximum weight value" is the maximum weight.
+        return None, 1
     if token.low == "yet" and any(item.tag == "x" for item in before):
         return None, 1
     if token.low == "only" and at + 1 < len(tokens) and tokens[at + 1].number is not None:
@@ -337,6 +373,8 @@ def _best(
         found_word = None  # "per order" is about orders
     if found_word and found_word[0].tag == "I" and (tokens[at + found_word[1] - 1].base,) in index.names:
         found_word = None  # a column has that name
+    if found_word and found_word[0].text.endswith("amount of") and ("amount",) in index.names:
+        found_word = _operator(tokens[: at + 1], at)  # "the largest amount of an order" is the largest of a column
     if found_word:
         # "total" before a noun adds up, even if a column has that name.
         adds = found_word[0].tag == "A" and _noun_follows(tokens, at + found_word[1], index)
@@ -497,8 +535,9 @@ def _operator(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | None
     for size in range(min(LONGEST, len(tokens) - at), 0, -1):
         phrase = tuple(token.low for token in tokens[at : at + size])
         word = OPERATORS.get(phrase)
-        if word and word.tag == "e" and at + size < len(tokens) and tokens[at + size].low == "than":
-            continue  # "above 10 or less than 5" compares twice
+        following = tokens[at + size] if at + size < len(tokens) else None
+        if word and word.tag == "e" and following and (following.low == "than" or following.number is not None):
+            continue  # "above 10 or less than 5", "above 10 or below 5" compare twice
         if word:
             return TaggedItem(word.tag, " ".join(phrase), word.data), size
         # Articles inside a phrase change nothing: "the ratio of the".
@@ -533,7 +572,8 @@ def _name(tokens: Sequence[Token], at: int, index: PhraseIndex) -> tuple[TaggedI
         text = " ".join(t.text for t in tokens[at : at + size])
         plural = span[-1].low != span[-1].base
         near = [m for m in meanings if m.cost <= (cost + 1 if cost > 1 else cost)]
-        if plural and any(m.column is None and not m.label for m in near):
+        some = at > 0 and tokens[at - 1].low in ("any", "some")
+        if (plural or some) and any(m.column is None and not m.label for m in near):
             # "Projects" are rows of the table, even if a column refers to a project.
             meanings = (*sorted(meanings, key=lambda m: (m not in near, m.column is not None or m.label, m.cost)),)
         tag = "C" if meanings[0].column is not None or meanings[0].label else "T"
@@ -629,10 +669,29 @@ def _leftover(tokens: Sequence[Token], at: int, index: PhraseIndex, before: Sequ
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(near), near=(token.text,)))
     if token.low.endswith(("ed", "ing")) and stem_word(token.low) in index.name_stems:
         return TaggedItem("r", token.text, stem_word(token.low))  # "supplied", if there are suppliers
+    if token.low in RELATING and before and token.text.islower() and _relates(tokens, at, before):
+        return TaggedItem("r", token.text, stem_word(token.low))
     if names := phrase_names_one_typo_away(index, token.base):
         tag = "C" if names[0].column is not None or names[0].label else "T"
         return TaggedItem(tag, token.text, NamePart(token.text, names), token.low != token.base)
     return TaggedItem("u", token.text, token.low)
+
+
+_VERB_BEFORE = frozenset(
+    """
+    is are was were be been being has have had do does did who that which they it can could may not never to also by
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+
+
+def _relates(tokens: Sequence[Token], at: int, items: Sequence[TaggedItem]) -> bool:
+    """Return whether a word stands where a verb does: `who climbed`, `was hosted`, `cities affected by`."""
+    before = tokens[at - 1].low if at else ""
+    if items[-1].tag == "T" and items[-1].plural and tokens[at].low.endswith("ing"):
+        return True  # "students studying music"
+    after = tokens[at + 1].low if at + 1 < len(tokens) else ""
+    past = is_past_form(tokens[at].low)
+    return before in _VERB_BEFORE or (past and after in ("by", "in", "at", "on", "for", "to", "with", "from", "as"))
 
 
 def _money(index: PhraseIndex) -> tuple[Meaning, ...]:

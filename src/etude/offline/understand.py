@@ -21,6 +21,7 @@ from etude.offline.phrase_index import SYNONYM, Hit, Meaning, phrase_index_of, p
 from etude.offline.plan_assembly import Assembled, assemble_plan
 from etude.offline.plan_check import find_noun_beside_plan, find_repetition_in_plan, find_words_lost_in_plan
 from etude.offline.question_parts import NamePart, Question
+from etude.offline.rephrasing import rephrase
 from etude.offline.resolver import MONEY, Ambiguous, Unresolved, list_unresolved_words
 from etude.offline.row_noun import add_row_noun, table_names_row_noun
 from etude.offline.selling import read_selling
@@ -115,7 +116,7 @@ def understand(
     if len(question) > MAX_CHARS:
         reason = f"The question has {len(question)} characters; the limit is {MAX_CHARS}."
         return Refusal(question, reason, _nearest([], vocabulary))
-    tokens, told = add_years_to_months(tokenize(question), vocabulary)
+    tokens, told = add_years_to_months(rephrase(tokenize(question)), vocabulary)
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     index = phrase_index_of(vocabulary)

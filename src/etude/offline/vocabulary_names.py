@@ -111,8 +111,14 @@ def _minutes(words: tuple[str, ...], splits: Sequence[tuple[str, ...]]) -> tuple
     return (*words[:-1], "minute") if lasts and (*words[:-1], "max") not in splits else words
 
 
+_GENERAL = frozenset(("name", "title", "type"))
+"""What a letter of the table's name may stand before: `bname` of banks."""
+
+
 def _owned(words: tuple[str, ...], own: tuple[str, ...], splits: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the words of a column without a short form of its table's name: `pName` of players, `apt_type`."""
+    if len(words) == 1 and words[0][1:] in _GENERAL and words[0][:1] in {word[:1] for word in own}:
+        return (words[0][1:],) if (words[0][1:],) not in splits else words
     first = words[0] if len(words) > 1 and own else ""
     if not first or first in own or len(first) > 4 or first[0] != own[0][0]:
         return words

@@ -306,6 +306,11 @@ def stem_word(word: str) -> str:
     return text[:-1] if len(text) > 4 and text[-1] == text[-2] else text
 
 
+def word_names_act(noun: str, stem: str) -> bool:
+    """Return whether a noun is what a verb does, given its stem: `attendance` of attended, `registration`."""
+    return len(stem) > 4 and noun != stem and len(noun) > len(stem[:6]) and noun.startswith(stem[:6])
+
+
 def words_without_numbers(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words of a table without years and numbers, which are in the names of many files."""
     return tuple(word for word in words if not word.isdecimal()) or words

@@ -54,7 +54,7 @@ WAIT_S = 0.1
 """How often a run that waits for its turn checks whether it was cancelled."""
 KEPT = 4
 """How many vocabularies are kept in memory."""
-VERSION = 5
+VERSION = 6
 """Changes when a vocabulary holds more than one that was kept before."""
 FRESH_S = 3600
 """How long the vocabulary of a database server is used. That of files is used until the files change."""

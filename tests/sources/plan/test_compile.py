@@ -1146,3 +1146,18 @@ def doc_blocks(language: str) -> list[str]:
 @pytest.mark.parametrize("block", doc_blocks("json"))
 def test_the_examples_of_the_page_run(engine: Engine, block: str) -> None:
     assert isinstance(engine.answer(json.loads(block)), list)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb"])
+def test_a_declared_key_of_sqlite_may_connect_a_number_and_a_text(dialect: str) -> None:
+    key = ForeignKey(columns=("track",), to_table="track", to_columns=("id",))
+    race = Table(name="race", columns=(Column(name="track", type="text"),), foreign_keys=(key,))
+    track = Table(name="track", columns=(Column(name="id", type="integer"), Column(name="name", type="text")))
+    catalog = Catalog(source="races", kind=dialect, dialect=dialect, tables=(race, track), fingerprint="x")
+    joins = [{"table": "track", "on": [["race.track", "track.id"]]}]
+    plan = parse_plan(json.dumps({"from": "race", "joins": joins, "select": ["name"]}))
+    if dialect == "sqlite":
+        assert 'ON "race"."track" = "track"."id"' in compile_plan(plan, catalog)
+    else:
+        with pytest.raises(Invalid, match=r"`race.track` is text, but `track.id` is a number\."):
+            compile_plan(plan, catalog)

@@ -229,6 +229,8 @@ def _join_on(scope: PlanScope, joined: Joined, join: Join | JoinPlan) -> None:
     pairs = tuple((scope.find(left), scope.find(right)) for left, right in join.on)
     for left, right in pairs:
         _check_pair(left, right, joined.name)
+        if not _is_declared(scope, left, right):
+            require_same_expression_kind(left, right)
     scope.joined[-1] = replace(joined, on=pairs)
 
 
@@ -238,7 +240,23 @@ def _check_pair(left: Typed, right: Typed, name: str) -> None:
             f"{left.label} = {right.label} does not join `{name}`.",
             hint=f"One side must be a column of `{name}`, the other of a table before it.",
         )
-    require_same_expression_kind(left, right)
+
+
+def _is_declared(scope: PlanScope, left: Typed, right: Typed) -> bool:
+    """Return whether a foreign key of SQLite connects a number and a text: SQLite compares the digits."""
+    if scope.catalog.dialect != "sqlite" or {left.kind, right.kind} != {"number", "text"}:
+        return False
+    tables = {joined.name: joined.table for joined in scope.joined if joined.query is None}
+    ends = [(tables.get(side.ast.text("table")), side.name.lower()) for side in (left, right)]
+    for (table, own), (other, column) in (ends, ends[::-1]):
+        if table is None or other is None:
+            continue
+        for key in table.foreign_keys:
+            columns = key.to_columns or other.primary_key
+            pairs = {(a.lower(), b.lower()) for a, b in zip(key.columns, columns, strict=False)}
+            if key.to_table.lower() == other.name.lower() and (own, column) in pairs:
+                return True
+    return False
 
 
 # --- joins along keys
