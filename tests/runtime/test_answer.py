@@ -363,6 +363,14 @@ def test_figures_are_computed_and_their_origin_is_kept(app: App, shop: Path):
     assert all(answer.text[f.start : f.end] == f.text for f in answer.figures)
 
 
+def test_a_figure_is_not_checked_again_with_the_percent_sign_beside_it(app: App, shop: Path):
+    share, days = "{{ round(r1.n[0] / r2.total * 9.317, 1) }}%", "{{ r1.n[0] * 7.77 | 0.1 }} days"
+    text = f"It is {share}, {days} and ${{{{ r1.n[1] * 0.377 | 1.23 }}}}."
+    model = Scripted([sql(COUNTRIES), sql(TOTAL), end(text=text)])
+    answer = app.ask(str(shop), "Where?", model=model).require()
+    assert not answer.unverified and len(model.seen) == 3 and len(answer.figures) == 3
+
+
 def test_a_wrong_expression_goes_back_to_the_model_as_a_sentence(app: App, shop: Path):
     model = Scripted([sql(TOTAL), Line(text="There are {{ r1.totl[0] }}."), Line(text="There are {{ r1.total }}.")])
     answer = app.ask(str(shop), "How many?", model=model).require()

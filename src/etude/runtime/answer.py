@@ -32,7 +32,7 @@ from etude.runtime.chart_form import asked_form, draw_in_form
 from etude.runtime.chosen_chart import build_chosen_chart
 from etude.runtime.conversation import LAST_TURN, answer_choice_in_conversation, conversation_ended_by_budget
 from etude.runtime.expression import MAX_ROWS, ExpressionRows
-from etude.runtime.figures import FIGURES_FAILED, move_figures, render_figures
+from etude.runtime.figures import FIGURES_FAILED, computed_spans, move_figures, render_figures
 from etude.runtime.number_check.check import Evidence, check_numbers, explain_verdict, mark_unverified
 from etude.runtime.prompt import OPENING, Opening
 from etude.runtime.query import CELL
@@ -148,7 +148,7 @@ class AnswerConclusion:
             schema=self._shown_schema(run),
             thread=self.thread,
             # Rules write their sentence from the result, so all of it is computed.
-            computed=[(f.start, f.end) for f in rendered.figures] if self.corrects else [(0, len(text))],
+            computed=computed_spans(text, rendered.figures) if self.corrects else [(0, len(text))],
         )
         choice = answer_choice_in_conversation(run)
         verified = [c.mention for c in verdict.mentions if c.verified]
