@@ -74,6 +74,14 @@ def test_results_have_short_ids_and_the_model_chooses_among_them(app: App, shop:
     assert [shown.id for shown in body.results] == ["r2", "r1"] and len(body.results[1].rows.rows) == 2
 
 
+def test_an_empty_list_of_results_shows_no_table(app: App, shop: Path):
+    answer = app.ask(str(shop), "Where?", model=Scripted([sql(COUNTRIES), end(text="Far.", results=[])])).require()
+    assert answer.results == () and answer.result is None and answer.chart is None
+    out = io.StringIO()
+    print_asked_answer(answer, out)
+    assert "country" not in out.getvalue()
+
+
 def test_plain_text_still_ends_a_run_with_the_last_result(app: App, shop: Path):
     answer = app.ask(str(shop), "Where?", model=Scripted([sql(TOTAL), sql(COUNTRIES), Line(text="Here.")])).require()
     assert [name for name, _ in answer.results] == ["r2"]

@@ -290,7 +290,12 @@ def _why_incomplete(run: Run) -> str:
 
 
 def choose_answer_results(run: Run, choice: dict[str, Any], quoted: Sequence[str] = ()) -> list[ShownResult]:
-    """Return the results that the model chose, in its order; else those that its text quotes; else the last one."""
+    """Return the results that the model chose, in its order; else those that its text quotes; else the last one.
+
+    An empty list is a choice too: no result is shown.
+    """
+    if choice.get("results") == []:
+        return []
     known = tool_results_by_id(run)
     chosen = dict.fromkeys(choice.get("results") or quoted)
     names = [n for n in chosen if n in known] or list(known)[-1:]

@@ -18,7 +18,7 @@ class Arguments(Entity):
 
     text: str = Field(default="", description="by default the text of this turn")
     results: tuple[str, ...] = Field(
-        default=(), max_length=12, description='such as ["r2", "r1"]; else those that the text quotes'
+        default=(), max_length=12, description='such as ["r2", "r1"], [] for none; else those that the text quotes'
     )
     chart: dict[str, Any] | None = Field(
         default=None,
