@@ -283,9 +283,12 @@ class Step(Entity):
 
 
 GuidedBy = Annotated[
-    Literal["user", "check", "budget"], BeforeValidator(lambda given: "check" if given == "gate" else given)
+    Literal["user", "check", "chart", "budget"], BeforeValidator(lambda given: "check" if given == "gate" else given)
 ]
-"""Who guides a model: a person, the check of its answer, or a limit. Older logs call the check `gate`."""
+"""Who guides a model: a person, the check of its answer, that of its chart alone, or a limit.
+
+Older logs call the check `gate`.
+"""
 
 
 class Guidance(Entity):

@@ -43,6 +43,17 @@ def test_a_model_sees_whole_values_of_texts(tmp_path: Path):
     assert "'Purchased AAC sound file'}" in told
 
 
+def test_a_text_is_written_as_in_a_query(tmp_path: Path):
+    source = tmp_path / "world.duckdb"
+    with duckdb.connect(str(source)) as con:
+        con.execute("CREATE TABLE regions (name VARCHAR)")
+        for name in ("Americas\\r", "O'Neil", "two\nlines"):
+            con.execute("INSERT INTO regions VALUES (?), (?)", [name, name])
+    with App(home=tmp_path / "home") as app:
+        told = shown(app, source)
+    assert "{'Americas\\r', 'O''Neil', 'two\\nlines'}" in told
+
+
 def shown(app: App, source: Path) -> str:
     model = Scripted([Line(text="I see.")])
     app.ask(str(source), "What is there?", model=model)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.runtime.expression import ExpressionRows
-from etude.runtime.figures import move_figures, render_figures, write_figure
+from etude.runtime.figures import computed_spans, move_figures, render_figures, write_figure
+from etude.runtime.number_check.mentions import find_number_mentions
 
 RESULTS = {
     "r1": ExpressionRows("r1", ("country", "revenue"), lambda: [("USA", 523.06), ("Canada", 303.96)]),
@@ -29,6 +30,43 @@ def test_an_expression_becomes_a_figure_with_its_origin() -> None:
 
 def test_a_label_can_come_from_a_result_too() -> None:
     assert render_figures("{{ r1.country[1] }} is second.", RESULTS).text == "Canada is second."
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("{{ r1.revenue[0] / r2.total:.2% }}", "26.34%"),
+        ("{{ r1.revenue[0] / r2.total | :.2% }}", "26.34%"),
+        ("{{ r2.total:,.1f }}", "1,986.0"),
+        ("{{ r2.total | :,.1f }}", "1,986.0"),
+        ("{{ r2.total | round(1) }}", "1,986.0"),
+        ("{{ sum(r1.revenue[0:2]) | 0 }}", "827"),
+        ("{{ r1.country[country in ('USA', 'a|b:c')] }}", "USA"),
+        ("{{ round(r1.revenue[0] / r2.total * 100, 1) }}%", "26.3%"),
+        ("{{ (r1.revenue[0] * 2).round(1) }}", "…"),
+        ("{{ r2.total.round(0) }}", "1,986"),
+        ("{{ r2.total.round(3) }}", "1,986.020"),
+        ("{{ round(r2.total, -2) }}", "2,000"),
+    ],
+)
+def test_a_format_may_be_that_of_python_and_round_keeps_its_digits(written: str, shown: str) -> None:
+    assert render_figures(written, RESULTS).text == shown
+
+
+@pytest.mark.parametrize(
+    ("written", "covered"),
+    [
+        ("It is {{ round(r2.total / 100, 1) }}% of it.", ["19.9%"]),
+        ("It costs ${{ r2.total | 0 }} million.", ["$1986 million"]),
+        ("It grew {{ r2.total | 0 }}-fold, by {{ r2.total | 0 }} days.", ["1986", "1986"]),
+        ("It is 7{{ r2.total | 0 }}.", []),
+    ],
+)
+def test_a_unit_beside_a_figure_belongs_to_it_but_other_digits_do_not(written: str, covered: list[str]) -> None:
+    rendered = render_figures(written, RESULTS)
+    spans = computed_spans(rendered.text, rendered.figures)
+    found = [m for m in find_number_mentions(rendered.text) if any(a <= m.start and m.end <= b for a, b in spans)]
+    assert [mention.text for mention in found] == covered
 
 
 def test_errors_are_told_and_the_expression_is_never_shown() -> None:

@@ -101,6 +101,13 @@ def test_earlier_messages_are_turns_and_keep_their_mark(app: App, shop: Path):
     assert len(os.path.commonprefix([before, after])) > written(request).index("Many customers.")  # noqa: RUF071
 
 
+def test_an_earlier_answer_comes_without_the_marks_for_people(app: App, shop: Path):
+    first = app.ask(str(shop), "How much?", model=Scripted([Line(text="It is 4711 of 815.")] * 2))
+    assert "4711 [?]" in first.text
+    turns = [m for m in opened(app, shop, "And now?", first.thread_id).conversation if isinstance(m, AssistantMessage)]
+    assert [m.turn.text for m in turns] == ["It is 4711 of 815."]
+
+
 @pytest.mark.parametrize(("history", "seen"), [(0, 0), (4, 4), (12, 10)])
 def test_the_number_of_messages_is_a_setting(tmp_path: Path, shop: Path, history: int, seen: int):
     with App(home=tmp_path / "home", history=history) as app:

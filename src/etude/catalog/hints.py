@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from etude.catalog.keys.key_names import KeyNameWords
 from etude.catalog.model import DATED, EXACT, ColumnProfile, SourceProfile, TableProfile, profile_datetime
 from etude.entities import Catalog, Column, ForeignKey, Table
+from etude.sources.quoting import quote_literal
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 FEW = 12
@@ -77,8 +78,13 @@ def _values(profile: ColumnProfile, is_key: bool) -> str:
     values = sorted((top.value for top in profile.top), key=lambda v: (isinstance(v, str), v))
     if profile.unique and profile.family == "integer" and (not is_key or _are_consecutive(values)):
         return ""  # a measure, or a key that the number of rows tells as well
-    shown = ", ".join(repr(v) if isinstance(v, str) else str(v) for v in values)
+    shown = ", ".join(_literal(v) if isinstance(v, str) else str(v) for v in values)
     return f"{{{shown}}}" if len(shown) <= VALUES_CHARS else ""
+
+
+def _literal(value: str) -> str:
+    """Return a text as SQL writes it, so that a backslash looks as in a result; line breaks are escaped."""
+    return quote_literal(value) if value.isprintable() else repr(value)
 
 
 def _are_consecutive(values: Sequence[object]) -> bool:

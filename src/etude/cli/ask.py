@@ -126,6 +126,8 @@ class AskSteps:
                     self._printed[parent] = before or detail
             case Guided(by="check"):
                 self._line("▸ checking the numbers again")
+            case Guided(by="chart"):
+                self._line("▸ asking for the chart again")
             case Guided(by="budget"):
                 self._line("▸ limit reached: answering from the results so far")
             case ReplayDecided(level="example", origin=str(origin), reason=reason):

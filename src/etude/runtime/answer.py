@@ -20,6 +20,7 @@ from etude.entities import (
     RunStatus,
     ShownResult,
     ShownRows,
+    Step,
     Turn,
 )
 from etude.errors import Cancelled, EtudeError, Invalid, from_problem
@@ -29,21 +30,29 @@ from etude.result import first_result_page
 from etude.runtime.chart import choose_chart, declines_chart, read_chart
 from etude.runtime.chart_form import asked_form, draw_in_form
 from etude.runtime.chosen_chart import build_chosen_chart
-from etude.runtime.conversation import ANSWER, LAST_TURN, conversation_ended_by_budget
+from etude.runtime.conversation import LAST_TURN, answer_choice_in_conversation, conversation_ended_by_budget
 from etude.runtime.expression import MAX_ROWS, ExpressionRows
-from etude.runtime.figures import FIGURES_FAILED, move_figures, render_figures
+from etude.runtime.figures import FIGURES_FAILED, computed_spans, move_figures, render_figures
 from etude.runtime.number_check.check import Evidence, check_numbers, explain_verdict, mark_unverified
 from etude.runtime.prompt import OPENING, Opening
 from etude.runtime.query import CELL
 from etude.runtime.quoted_results import choose_quoted, find_quotes, rank_quoted_measures
 from etude.runtime.standalone_script import standalone_code_of_answer
-from etude.runtime.tool_context import VEGA, tool_results_by_id
-from etude.tools.answer import answer_chart_result, is_declined_answer_chart
+from etude.runtime.tool_context import VEGA, quote_tool_text, tool_results_by_id
+from etude.tools.answer_chart import (
+    answer_chart_result,
+    check_answer_chart,
+    is_declined_answer_chart,
+    parse_answer_chart,
+)
 
 if TYPE_CHECKING:
     from etude.result import Result
     from etude.store.objects import Objects
 
+CHART_FAILED = "The chart cannot be drawn:"
+CHART_ONLY = "Call `answer` with `chart` alone; its text and results are kept."
+WRITE_AGAIN = "Write the answer again."
 CUT_OFF = "Your answer was cut off. Give a shorter one."
 ROWS = 1_000
 """How many rows of a result are searched for the numbers of the answer."""
@@ -139,9 +148,9 @@ class AnswerConclusion:
             schema=self._shown_schema(run),
             thread=self.thread,
             # Rules write their sentence from the result, so all of it is computed.
-            computed=[(f.start, f.end) for f in rendered.figures] if self.corrects else [(0, len(text))],
+            computed=computed_spans(text, rendered.figures) if self.corrects else [(0, len(text))],
         )
-        choice = _last_choice(run)
+        choice = answer_choice_in_conversation(run)
         verified = [c.mention for c in verdict.mentions if c.verified]
         results = [e for e in evidence if e.columns]
         quotes = find_quotes(text, results, verified, rendered.figures) if self.corrects else []
@@ -153,12 +162,20 @@ class AnswerConclusion:
         )
         if self.corrects and not conversation_ended_by_budget(run):
             tries = sum(g.by == "check" for g in run.guidance)
-            if (rendered.errors or lost) and tries < 2:
-                return Guided(text=_explain_errors(rendered.errors, lost), by="check")
-            if tries == 0 and turn.stop == "length":
-                return Guided(text=CUT_OFF, by="check")
-            if tries == 0 and verdict.sends_back:
-                return Guided(text=explain_verdict(verdict), by="check")
+            told: list[str] = []
+            if rendered.errors and tries < 2:
+                told = [FIGURES_FAILED, *rendered.errors]
+            elif tries == 0 and turn.stop == "length":
+                told = [CUT_OFF]
+            elif tries == 0 and verdict.sends_back:
+                told = [explain_verdict(verdict)]
+            asks = lost and not any(CHART_FAILED in g.text for g in run.guidance)
+            if told:
+                again = [CHART_FAILED + self._quote(run, lost)] if asks else []
+                rewrite = [WRITE_AGAIN] if rendered.errors or asks else []
+                return Guided(text="\n".join([*told, *again, *rewrite]), by="check")
+            if asks:
+                return Guided(text=f"{CHART_FAILED}{self._quote(run, lost)}\n{CHART_ONLY}", by="chart")
         marked = mark_unverified(text, verdict)
         return RunFinished(
             answer=marked + _note_chart(lost, note) + _why_incomplete(run),
@@ -183,11 +200,17 @@ class AnswerConclusion:
         if is_declined_answer_chart(chart):
             return None, "", ""
         if chart:
-            known = tool_results_by_id(run)
-            name = answer_chart_result(chart, choice.get("results") or (), {n: () for n in known})
-            step = known.get(name)
-            table = self.read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
+            steps = tool_results_by_id(run)
+            known = {name: [c.name for c in s.result.columns] for name, s in steps.items() if s.result}
+            shown = choice.get("results") or ()
             try:
+                chart = parse_answer_chart(chart)
+                check_answer_chart(chart, shown, known)
+                name = answer_chart_result(chart, shown, known)
+                step = steps.get(name)
+                table = (
+                    self.read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
+                )
                 return build_chosen_chart(chart, table, inline=first is None or name != first.id), "", ""
             except Invalid as error:
                 lost = f"{error.message} {error.hint}".strip()
@@ -201,6 +224,10 @@ class AnswerConclusion:
         suited, form = choose_chart(result, rank), asked_form(run.text)
         drawn, note = draw_in_form(suited, form, result) if form else (suited, "")
         return drawn, lost, note
+
+    def _table(self, run: Run, step: Step | None) -> Result | None:
+        """Return the table that a step produced, if any."""
+        return self.read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
 
     def evidence(self, run: Run) -> list[Evidence]:
         """Return everything that the run computed: the tables of its tools, and the output of its cells."""
@@ -224,10 +251,18 @@ class AnswerConclusion:
         texts = [
             s.shown or "" for s in run.steps if s.kind == "tool" and s.code in ("get_dataset_schema", "list_datasets")
         ]
-        for kept in (a for a in run.artifacts if a.media == OPENING):
-            opening = Opening.model_validate_json(self.objects.get(kept.hash, run.id))
+        for opening in self._openings(run):
             texts = [m.text for m in opening.said if isinstance(m, UserMessage)] + texts
         return "\n".join(texts)
+
+    def _openings(self, run: Run) -> list[Opening]:
+        kept = (a for a in run.artifacts if a.media == OPENING)
+        return [Opening.model_validate_json(self.objects.get(a.hash, run.id)) for a in kept]
+
+    def _quote(self, run: Run, text: str) -> str:
+        """Mark a message as data: it may have names of columns, which must not look like words of etude."""
+        marks = [opening.mark for opening in self._openings(run)]
+        return f"\n{quote_tool_text(marks[-1], text)}" if marks else text
 
     def _drawn(self, run: Run) -> dict[str, Any] | None:
         """Return the last chart that a cell drew, if any."""
@@ -248,27 +283,19 @@ def _given(run: Run) -> list[str]:
     return [*(s.code for s in run.steps if s.kind in ("sql", "python")), *guidance, *replied]
 
 
-def _explain_errors(errors: Sequence[str], lost: str) -> str:
-    figures = [FIGURES_FAILED, *errors] if errors else []
-    chart = [f"The chart cannot be drawn: {lost}"] if lost else []
-    return "\n".join([*figures, *chart, "Write the answer again."])
-
-
 def _why_incomplete(run: Run) -> str:
     """Say that a limit ended the run early; the model was asked to say what is missing."""
     limits = [g.text.removesuffix(LAST_TURN.format(why="")) for g in run.guidance if g.by == "budget"]
     return f"\n\n(This answer may be incomplete. {limits[-1].strip()})" if limits else ""
 
 
-def _last_choice(run: Run) -> dict[str, Any]:
-    """Return the arguments of the last call of `answer`: after a correction in plain text, its choice still holds."""
-    steps = (s for s in reversed(run.steps) if s.kind == "tool" and s.code == ANSWER and s.outcome == "ok")
-    step = next(steps, None)
-    return json.loads(step.params["arguments"]) if step else {}
-
-
 def choose_answer_results(run: Run, choice: dict[str, Any], quoted: Sequence[str] = ()) -> list[ShownResult]:
-    """Return the results that the model chose, in its order; else those that its text quotes; else the last one."""
+    """Return the results that the model chose, in its order; else those that its text quotes; else the last one.
+
+    An empty list is a choice too: no result is shown.
+    """
+    if choice.get("results") == []:
+        return []
     known = tool_results_by_id(run)
     chosen = dict.fromkeys(choice.get("results") or quoted)
     names = [n for n in chosen if n in known] or list(known)[-1:]
@@ -288,7 +315,7 @@ def read_answer_table(run: Run, read: Read) -> Result | None:
 
 def chosen_answer_results(run: Run) -> tuple[ShownResult, ...]:
     """Return the results that the model chose to show, or none if it did not choose."""
-    return run.shown if _last_choice(run).get("results") else ()
+    return run.shown if answer_choice_in_conversation(run).get("results") else ()
 
 
 def read_answer_results(run: Run, read: Read) -> dict[str, ExpressionRows]:

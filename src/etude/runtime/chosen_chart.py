@@ -5,21 +5,25 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
+import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from etude.cell_text import cell_to_json
 from etude.errors import Invalid
 from etude.runtime.chart import CHART_BYTES, SCHEMA, chart_has_url
-from etude.tools.answer import is_vega_answer_chart
+from etude.tools.answer_chart import chart_without_named_data, counted_chart_part, is_vega_answer_chart
 
 if TYPE_CHECKING:
     from etude.result import Result
 
 ROWS = 5_000
 """The most rows that a chart carries."""
+BINS = 12
+"""About how many bars a histogram has."""
 _SAMPLED = frozenset({"point", "circle", "square", "tick", "line", "area", "trail"})
 """Marks that show much the same with a part of the rows; a bar, an arc or a box would be wrong."""
 
@@ -27,24 +31,33 @@ _SAMPLED = frozenset({"point", "circle", "square", "tick", "line", "area", "trai
 def build_chosen_chart(
     chart: Mapping[str, Any], result: Result | None, inline: bool, room: int = CHART_BYTES
 ) -> dict[str, Any]:
-    """Return the chart as Vega-Lite; raise `Invalid` if it links to a URL, or has too many rows to show.
+    """Return a parsed chart as Vega-Lite; raise `Invalid` if it links to a URL, or has too many rows to show.
 
     A chart of the first shown result has no data of its own: every surface draws it with the rows of that result. With
     `inline`, the rows of `result` become part of the chart, with the columns that it draws. If they need more than
     `room` bytes, points and lines are drawn of a random part of them, and the title says so.
     """
-    if not is_vega_answer_chart(chart) and isinstance(chart.get("y"), list):
+    if is_vega_answer_chart(chart):
+        spec = chart_without_named_data({k: v for k, v in chart.items() if k != "result"})
+    elif result is not None and counted_chart_part(chart, [c.name for c in result.columns]):
+        spec = _expand_counts(chart, result)
+    elif isinstance(chart.get("y"), list):
         spec = _expand_series(chart, result)
     else:
-        spec = (
-            {k: v for k, v in chart.items() if k != "result"} if is_vega_answer_chart(chart) else _expand(chart, result)
-        )
-    own = "data" in spec and bool(spec["data"].get("values")) if isinstance(spec.get("data"), dict) else False
-    if not own:
+        spec = _expand(chart, result)
+    if not _has_own_data(spec):
         spec.pop("data", None)
         if inline and result is not None:
             return _check(_fill(spec, result, room), room)
     return _check(spec, room)
+
+
+def _has_own_data(spec: Mapping[str, Any]) -> bool:
+    data = spec.get("data")
+    if not isinstance(data, dict):
+        return False
+    named = spec.get("datasets")
+    return bool(data.get("values")) or (isinstance(named, dict) and data.get("name") in named)
 
 
 def _check(spec: dict[str, Any], room: int) -> dict[str, Any]:
@@ -134,6 +147,7 @@ def _expand(chart: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
         return {"field": _field(name), "type": _type(values, measured), "title": name}
 
     mark, encoding = chart["mark"], {}
+    drawn: dict[str, Any] = {"type": mark, "tooltip": True} | ({"innerRadius": 50} if chart.get("ring") else {})
     if mark == "arc":
         encoding["theta"] = axis(chart.get("y") or chart.get("x") or "", True)
         if color := chart.get("color") or (chart.get("x") if chart.get("y") else None):
@@ -150,8 +164,131 @@ def _expand(chart: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
         if chart.get("color"):
             kind = axis(chart["color"], True)
             encoding["color"] = kind | {"type": kind["type"] if mark in ("point", "rect") else "nominal"}
-    spec: dict[str, Any] = {"$schema": SCHEMA, "mark": {"type": mark, "tooltip": True}, "encoding": encoding}
+        _stack(chart, encoding)
+    if isinstance(size := chart.get("size"), str):
+        encoding["size"] = axis(size, True)
+    elif size is not None:
+        drawn["size"] = size
+    if chart.get("sort") is not None:
+        _sort(chart["sort"], mark, encoding)
+    spec: dict[str, Any] = {"$schema": SCHEMA, "mark": drawn, "encoding": encoding}
     return spec | ({"title": str(chart["title"])} if chart.get("title") else {})
+
+
+def _stack(chart: Mapping[str, Any], encoding: dict[str, Any]) -> None:
+    """Put bars of several colors side by side or upon each other, as the chart says."""
+    measure = next((part for part in ("y", "x") if encoding.get(part, {}).get("type") == "quantitative"), "")
+    label = "x" if measure == "y" else "y"
+    apart = "stack" in chart and chart["stack"] in (None, False)
+    if chart["mark"] == "bar" and label in encoding and (chart.get("xOffset") or (apart and chart.get("color"))):
+        field = _field(chart.get("xOffset") or chart["color"])
+        if encoding[label]["type"] in ("quantitative", "temporal"):
+            encoding[label]["type"] = "ordinal"
+        if encoding[label]["field"] != field:
+            encoding[f"{label}Offset"] = {"field": field, "sort": None}
+    elif measure and "stack" in chart:
+        encoding[measure]["stack"] = None if apart else "zero" if chart["stack"] is True else chart["stack"]
+
+
+def _sort(sort: Any, mark: str, encoding: dict[str, Any]) -> None:
+    """Order the names on an axis, or the slices of a pie: by their measure, or as the chart says."""
+    if isinstance(sort, dict) and isinstance(sort.get("field"), str):
+        sort = f"{'-' if sort.get('order') == 'descending' else ''}{sort['field']}"
+    down = isinstance(sort, str) and (sort.startswith("-") or sort == "descending")
+    order, by = "descending" if down else "ascending", str(sort).removeprefix("-")
+    if mark == "arc":
+        if isinstance(sort, str) and by != encoding.get("color", {}).get("title"):
+            encoding["order"] = {"field": encoding["theta"]["field"], "type": "quantitative", "sort": order}
+        elif "color" in encoding:
+            encoding["color"]["sort"] = sort if isinstance(sort, list) else order
+        return
+    names = [part for part in ("x", "y") if encoding.get(part, {}).get("type") in ("nominal", "ordinal")]
+    if not names:
+        across = encoding.get("x", {})
+        if by not in ("x", "ascending", "descending", across.get("title")):
+            raise Invalid("`sort` orders names, and no axis of this chart has names.", hint="Leave it out.")
+        across |= {"sort": order} if down else {}
+        return
+    label = names[0]
+    measure = "y" if label == "x" else "x"
+    if isinstance(sort, list):
+        encoding[label]["sort"] = sort
+    elif by in (label, encoding[label]["title"]) or (by in ("ascending", "descending") and mark != "bar"):
+        encoding[label]["sort"] = order
+    elif by in (measure, encoding.get(measure, {}).get("title"), "ascending", "descending"):
+        encoding[label]["sort"] = f"{'-' if down else ''}{measure}"
+    else:
+        encoding[label]["sort"] = {"field": _field(by), "order": order}
+
+
+def _expand_counts(chart: Mapping[str, Any], result: Result) -> dict[str, Any]:
+    """Return bars for the number of rows with each value, or of a histogram: in each range of a number.
+
+    The bars have their own data, counted from all rows, so that every surface can draw them.
+    """
+    columns = [c.name for c in result.columns]
+    counted = counted_chart_part(chart, columns)
+    label = "x" if counted == "y" else "y"
+    name, color = str(chart[label]), chart.get("color")
+    at, of = columns.index(name), columns.index(color) if color else None
+    rows = [(row[at], row[of] if of is not None else None) for row in result.iter_rows() if _is_finite(row[at])]
+    values = [value for value, _ in rows]
+    kind = _type(values, True)
+    if kind == "temporal":
+        raise Invalid(
+            "A histogram needs a column of numbers or names, not of dates.", hint="Count per month in a query."
+        )
+    if kind == "quantitative":
+        labels, place = _bins(values, chart.get("bins") or BINS)
+    else:
+        found = Counter(map(_plain, values))
+        labels = [each for each, _ in found.most_common()] if kind == "nominal" else sorted(found)
+        place = _plain
+    counts = Counter((place(value), group) for value, group in rows)
+    number = "rows" if name != "rows" and color != "rows" else "number of rows"
+    groups = list(dict.fromkeys(group for _, group in rows)) or [None]
+    data = [
+        {name: each} | ({color: _plain(group)} if color else {}) | {number: counts[each, group]}
+        for each in labels
+        for group in groups
+    ]
+    encoding: dict[str, Any] = {
+        label: {"field": _field(name), "type": "nominal", "title": name, "sort": None},
+        counted: {"field": number, "type": "quantitative", "title": "number of rows"},
+    }
+    if color and color != name:
+        encoding["color"] = {"field": _field(color), "type": "nominal", "title": color}
+    _stack(chart, encoding)
+    if chart.get("sort") is not None:
+        _sort(chart["sort"], "bar", encoding)
+    spec = {"$schema": SCHEMA, "mark": {"type": "bar", "tooltip": True}, "encoding": encoding, "data": {"values": data}}
+    return spec | ({"title": str(chart["title"])} if chart.get("title") else {})
+
+
+def _is_finite(value: Any) -> bool:
+    return value is not None and (not isinstance(value, float) or math.isfinite(value))
+
+
+def _bins(values: Sequence[Any], most: Any) -> tuple[list[str], Callable[[Any], str]]:
+    """Return the ranges of a histogram as text, at most about `most`, and a function that returns that of a value."""
+    if not isinstance(most, int) or not 1 <= most <= 200:
+        raise Invalid("`bins` is a number between 1 and 200.", hint="Leave it out.")
+    low, high = float(min(values)), float(max(values))
+    rough = (high - low) / most or 1.0
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.999)
+    if all(isinstance(value, int) for value in values):
+        step = max(step, 1.0)
+    decimals = max(-math.floor(math.log10(step)), 0)
+    first = math.floor(low / step)
+
+    def text(number: int) -> str:
+        return f"{number * step:,.{decimals}f} to {(number + 1) * step:,.{decimals}f}"
+
+    def place(value: Any) -> int:
+        return math.floor(float(value) / step + 1e-9)
+
+    return [text(number) for number in range(first, place(high) + 1)], lambda value: text(place(value))
 
 
 def _expand_series(chart: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
@@ -167,7 +304,9 @@ def _expand_series(chart: Mapping[str, Any], result: Result | None) -> dict[str,
     values = [{x: row.get(x), names["series"]: each, names["value"]: row.get(each)} for each in series for row in rows]
     spec["encoding"]["y"] = {"field": names["value"], "type": "quantitative", "title": ", ".join(series)}
     spec["encoding"]["color"] = {"field": names["series"], "type": "nominal", "title": "", "sort": None}
-    if chart["mark"] == "bar":
+    if chart.get("stack"):
+        spec["encoding"]["y"]["stack"] = "zero" if chart["stack"] is True else chart["stack"]
+    elif chart["mark"] == "bar":
         spec["encoding"]["x"]["type"] = "ordinal" if spec["encoding"]["x"]["type"] == "quantitative" else "nominal"
         spec["encoding"]["xOffset"] = {"field": names["series"], "sort": None}
     return spec | {"data": {"values": values}}

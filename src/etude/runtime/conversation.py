@@ -63,15 +63,45 @@ def next_move(run: Run) -> Move:
                 return Act(step, number, call)
     if later:
         return Think()
-    if (given := answer_given_in_conversation(run, step)) is not None:
-        return Conclude(step.turn.model_copy(update={"text": given.get("text") or step.turn.text}))
-    return Think() if step.turn.calls else Conclude(step.turn)
+    if answer_given_in_conversation(run, step) is not None or not step.turn.calls:
+        return Conclude(step.turn.model_copy(update={"text": _answer_text(run, step, step.turn)}))
+    return Think()
 
 
 def answer_given_in_conversation(run: Run, turn: Step) -> dict[str, Any] | None:
     """Return the arguments of the call of `answer` in a turn, or None if it has none that succeeded."""
     calls = [s for s in _answered(run, turn) if s.code == ANSWER and s.outcome == "ok"]
     return json.loads(calls[-1].params["arguments"]) if calls else None
+
+
+def answer_choice_in_conversation(run: Run) -> dict[str, Any]:
+    """Return the arguments of the last call of `answer`: after a correction in plain text, its choice still holds.
+
+    If the model was asked for the chart alone, all that it does not give again is that of the call before.
+    """
+    choice: dict[str, Any] = {}
+    asked = _asked_for_chart(run)
+    for index, step in enumerate(run.steps):
+        if step.kind == "tool" and step.code == ANSWER and step.outcome == "ok":
+            given = json.loads(step.params["arguments"])
+            kept = {k: v for k, v in choice.items() if k != "chart"} if asked is not None and index >= asked else {}
+            choice = kept | given
+    return choice
+
+
+def _answer_text(run: Run, step: Step, turn: Turn) -> str:
+    """Return the text of an answer: that of its call, of its turn, or of the answer whose chart was asked for again."""
+    written = (answer_given_in_conversation(run, step) or {}).get("text")
+    asked = _asked_for_chart(run)
+    if written or asked is None or run.steps.index(step) < asked:
+        return written or turn.text
+    before = [s for s in run.steps[:asked] if s.kind == "model" and s.turn is not None]
+    return _answer_text(run, before[-1], before[-1].turn) if before and before[-1].turn is not None else turn.text
+
+
+def _asked_for_chart(run: Run) -> int | None:
+    """Return how many steps came before the model was asked for the chart alone, if that is its latest guidance."""
+    return run.guidance[-1].after if run.guidance and run.guidance[-1].by == "chart" else None
 
 
 def conversation_ended_by_budget(run: Run) -> bool:

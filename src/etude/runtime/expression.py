@@ -1,10 +1,12 @@
 """Expressions over the results of a run, such as `sum(r1.revenue) / r2.total[0]`, computed exactly and without `eval`.
 
 r1.revenue[0]               a cell by row number, from 0; -1 is the last row
-r1.revenue[country='USA']   a cell by label; conditions: = != < <= > >= in (...), joined by `and`
+r1.revenue[country='USA']   a cell by label; conditions: = != < <= > >= in (...), joined by `and`, `&` or a comma
+r1.revenue[0:3]             several rows by number, as in Python
 r1.revenue                  a column; also r1["net revenue"] or r1.`net revenue`
 sum min max mean median count abs round, + - * / and parentheses, on single values or on whole columns
-count(r1)                   the number of rows; the difference of two dates is a number of days
+r1.revenue.sum()            the same as sum(r1.revenue)
+count(r1), len(r1)          the number of rows; the difference of two dates is a number of days
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _TOKEN = re.compile(
     r"""\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)
     |(?P<name>[^\W\d]\w*)
     |(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`)
-    |(?P<mark><=|>=|!=|<>|==|[-+*/().,\[\]=<>]))""",
+    |(?P<mark><=|>=|!=|<>|==|&&|[-+*/().,:&\[\]=<>]))""",
     re.X,
 )
 
@@ -78,6 +80,8 @@ class Outcome:
 
     value: Scalar
     results: tuple[str, ...]
+    places: int | None = None
+    """The decimals of the value if the expression is a call of `round`."""
 
 
 def evaluate_expression(expression: str, results: Mapping[str, ExpressionRows]) -> Outcome:
@@ -97,7 +101,7 @@ def evaluate_expression(expression: str, results: Mapping[str, ExpressionRows]) 
         value = value.values[0]
     if value is None:
         raise Invalid(f"`{expression.strip()}` is null.")
-    return Outcome(value, tuple(reader.used))
+    return Outcome(value, tuple(reader.used), reader.places)
 
 
 class _Reader:
@@ -110,6 +114,7 @@ class _Reader:
         self._at = 0
         self._depth = 0
         self.used: dict[str, None] = {}
+        self.places: int | None = None
 
     def read(self) -> _Value:
         value = self._sum()
@@ -222,27 +227,38 @@ class _Reader:
         return self._reference(text)
 
     def _function(self, name: str) -> _Value:
+        whole = self._at == 1
         self._need("(")
-        if name.lower() == "count" and self._peek() in self._results and self._bare_result():
+        if name.lower() in ("count", "len") and self._peek() in self._results and self._bare_result():
             return Decimal(len(self._use(self._next("name")[1], closing=True).rows))
         arguments = [self._sum()]
         while self._take(","):
             arguments.append(self._sum())
         self._need(")")
-        compute = _FUNCTIONS.get(name.lower())
+        return self._apply(name, arguments, whole)
+
+    def _apply(self, name: str, arguments: Sequence[_Value], whole: bool = False) -> _Value:
+        """Return the value of a function; `whole` if nothing stands before it."""
+        compute, name = _FUNCTIONS.get(name.lower()), name.lower()
         if compute is None:
             self._fail(f"there is no function `{name}`; there are {', '.join(_FUNCTIONS)}")
-        if name.lower() == "round":
-            return _round(self._number(_single(arguments[0])), arguments[1:])
-        if name.lower() == "abs":
+        if name == "round":
+            rounded, places = _round(self._number(_single(arguments[0])), arguments[1:])
+            if whole and self._at == len(self._tokens):
+                self.places = max(places, 0)
+            return rounded
+        if name == "abs":
             return abs(self._number(_single(arguments[0])))
-        flat = [v for a in arguments for v in (a.values if isinstance(a, _Column) else (a,)) if v is not None]
-        if name.lower() == "count":
+        flat = [v for a in arguments for v in (a.values if isinstance(a, _Column) else (a,))]
+        if name == "len":
+            return Decimal(len(flat))
+        flat = [v for v in flat if v is not None]
+        if name == "count":
             return Decimal(len(flat))
         if not flat:
             self._fail(f"`{name}` has no values")
-        if name.lower() in ("min", "max") and not any(isinstance(v, Decimal) for v in flat):
-            return (min if name.lower() == "min" else max)(flat, key=str)
+        if name in ("min", "max") and not any(isinstance(v, Decimal) for v in flat):
+            return (min if name == "min" else max)(flat, key=str)
         return compute([self._number(v) for v in flat])
 
     def _bare_result(self) -> bool:
@@ -258,9 +274,10 @@ class _Reader:
         return self._results[name]
 
     def _reference(self, name: str) -> _Value:
+        first = self._at == 1
         result, column, rows = self._use(name), None, None
         single = False
-        while mark := self._take(".", "["):
+        while not self._is_method(result, column) and (mark := self._take(".", "[")):
             if mark == ".":
                 column = self._column_name(result, column)
             elif self._tokens[self._at : self._at + 1] and self._quoted_column(column):
@@ -271,11 +288,34 @@ class _Reader:
                     self._fail("it chooses rows twice")
                 rows, single = self._rows(result)
                 self._need("]")
+        if column is None and self._is_method(result, column) and self._peek_at(1).lower() in ("count", "len"):
+            self._method()
+            return Decimal(len(rows if rows is not None else result.rows))
         if column is None:
             self._fail(f"`{name}` needs a column, such as `{name}.{result.columns[0] if result.columns else 'x'}`")
         chosen = [result.rows[i] for i in rows] if rows is not None else result.rows
         values = tuple(_scalar(row[column]) for row in chosen)
-        return values[0] if single or len(values) == 1 else _Column(values)
+        value: _Value = values[0] if single or len(values) == 1 else _Column(values)
+        while self._is_method(result, column):
+            called, arguments = self._method()
+            value = self._apply(called, [value, *arguments], first)
+        return value
+
+    def _peek_at(self, further: int) -> str:
+        return self._tokens[self._at + further][1] if self._at + further < len(self._tokens) else ""
+
+    def _is_method(self, result: ExpressionRows, column: int | None) -> bool:
+        """Return whether a function is called as a method comes next, such as `.sum()`."""
+        named = self._peek() == "." and self._peek_at(2) == "("
+        return named and (column is not None or self._peek_at(1) not in result.columns)
+
+    def _method(self) -> tuple[str, list[_Value]]:
+        self._need(".")
+        _, name = self._next("name")
+        self._need("(")
+        arguments = [] if self._peek() == ")" else [self._sum()]
+        self._need(")")
+        return name, arguments
 
     def _quoted_column(self, column: int | None) -> bool:
         kind, _ = self._tokens[self._at]
@@ -290,11 +330,15 @@ class _Reader:
 
     def _rows(self, result: ExpressionRows) -> tuple[list[int], bool]:
         """Return the chosen rows, and whether it is one row by number."""
-        negative = bool(self._take("-"))
-        if self._tokens[self._at : self._at + 1] and self._tokens[self._at][0] == "number":
-            row = Decimal(self._next("number")[1])
-            index = int(-row if negative else row)
-            if row != int(row) or not -len(result.rows) <= index < len(result.rows):
+        index = self._row_number()
+        if self._take(":"):
+            end = self._row_number()
+            numbers = list(range(len(result.rows)))[index:end]
+            if not numbers:
+                self._fail(f"`{result.name}` has {len(result.rows):,} rows, and none of them is chosen")
+            return numbers, False
+        if index is not None:
+            if not -len(result.rows) <= index < len(result.rows):
                 self._fail(f"`{result.name}` has {len(result.rows):,} rows, counted from 0; {index} is not one")
             return [index % len(result.rows)], True
         rows = list(range(len(result.rows)))
@@ -303,13 +347,32 @@ class _Reader:
             column, fits, said = self._condition(result)
             rows = [i for i in rows if fits(_scalar(result.rows[i][column]))]
             described.append(said)
-            if not self._take("and"):
+            if not self._take("and", ",", "&", "&&"):
                 break
         if not rows:
             raise Invalid(f"no row of `{result.name}` has {' and '.join(described)}.")
         return rows, False
 
+    def _row_number(self) -> int | None:
+        """Return the number of a row, if one comes next."""
+        number = self._peek_at(1) if self._peek() == "-" else self._peek()
+        if not number.isdigit() or len(number) > 9:
+            return None
+        negative = bool(self._take("-"))
+        self._next("number")
+        return -int(number) if negative else int(number)
+
     def _condition(self, result: ExpressionRows) -> tuple[int, Callable[[Scalar], bool], str]:
+        """Return the column of a condition, its test and its text; `(r1.year == 2024)` is the same as `year=2024`."""
+        closes = bool(self._take("("))
+        if self._peek() == result.name and self._peek_at(1) == ".":
+            self._at += 2
+        found = self._comparison(result)
+        if closes:
+            self._need(")")
+        return found
+
+    def _comparison(self, result: ExpressionRows) -> tuple[int, Callable[[Scalar], bool], str]:
         kind, text = self._next("name", "text")
         column = result.position(_unquote(text) if kind == "text" else text)
         sign = self._take("=", "==", "!=", "<>", "<", "<=", ">", ">=", "in")
@@ -373,11 +436,11 @@ def _single(value: _Value) -> Scalar:
     return value
 
 
-def _round(value: Decimal, places: Sequence[_Value]) -> Decimal:
+def _round(value: Decimal, places: Sequence[_Value]) -> tuple[Decimal, int]:
     wanted = _single(places[0]) if places else Decimal(0)
     if not isinstance(wanted, Decimal) or wanted != int(wanted) or not -20 <= wanted <= 20:
         raise Invalid("`round` takes a number of places between -20 and 20.")
-    return value.quantize(Decimal(1).scaleb(-int(wanted)), ROUND_HALF_UP, _EXACT)
+    return value.quantize(Decimal(1).scaleb(-int(wanted)), ROUND_HALF_UP, _EXACT), int(wanted)
 
 
 def _days_between(left: Scalar, right: Scalar) -> Decimal | None:
@@ -449,6 +512,7 @@ _FUNCTIONS: dict[str, Callable[[Sequence[Decimal]], Decimal]] = {
     "avg": _mean,
     "median": _median,
     "count": lambda values: Decimal(len(values)),
+    "len": lambda values: Decimal(len(values)),
     "abs": lambda values: abs(values[0]),
     "round": lambda values: values[0],
 }

@@ -1,7 +1,7 @@
 """Figures that a model writes as expressions over results: `{{ r1.revenue[0] / r2.total[0] | 0.1% }}`.
 
-The format is a sample of the number: `1,234.5`, `1.234,5`, `0.1%`, `$1,234`, `1.2M`, `1.5x`. Such a figure is true by
-construction, and the answer records where it came from.
+The format is a sample of the number: `1,234.5`, `1.234,5`, `0.1%`, `$1,234`, `1.2M`, `1.5x`; or it is a format of
+Python. Such a figure is true by construction, and the answer records where it came from.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from etude.entities import Figure
 from etude.errors import Invalid
 from etude.runtime.expression import ExpressionRows, Scalar, evaluate_expression
+from etude.runtime.number_check.mentions import find_number_mentions
 
 OPEN, CLOSE = "{{", "}}"
 MAX_FIGURES = 300
@@ -25,6 +26,7 @@ _SAMPLE = re.compile(
     r"(?P<before>[^\d#]*?)(?P<plus>\+)?(?P<digits>[\d#](?:[\d#.,'\u00a0\u202f ]*[\d#])?)"
     r"(?P<scale>\s?(?:k|K|M|B|bn|thousand|million|billion)\b)?(?P<after>[^\d#]*)$"
 )
+_ROUND = re.compile(r"round(?:\(\s*(\d{1,2})?\s*\))?")
 _PYTHON = re.compile(r"(?P<plus>\+)?(?P<comma>,)?(?:\.(?P<places>\d{1,2}))?(?P<kind>[fd%])?$")
 
 
@@ -85,14 +87,48 @@ def move_figures(figures: Sequence[Figure], text: str, changed: str) -> tuple[Fi
 
 
 def _fill(inside: str, results: Mapping[str, ExpressionRows]) -> tuple[str, Figure]:
-    expression, _, sample = inside.partition("|")
+    expression, sample = _split_format(inside)
     outcome = evaluate_expression(expression, results)
     if not outcome.results:
         raise Invalid("it uses no result; write a column of one, such as `r1.total[0]`.")
-    shown = write_figure(outcome.value, sample.strip().strip("'\""))
+    if not sample and outcome.places is not None:
+        sample = f",.{outcome.places}f"
+    shown = write_figure(outcome.value, sample)
     value = f"{outcome.value:f}" if isinstance(outcome.value, Decimal) else str(outcome.value)
     used = ", ".join(outcome.results)
     return shown, Figure(start=0, end=0, text=shown, value=value, result=used, expression=expression.strip())
+
+
+def _split_format(inside: str) -> tuple[str, str]:
+    """Return an expression and its format, which comes after `|` or `:` outside of quotes and brackets."""
+    depth, quote = 0, ""
+    for at, sign in enumerate(inside):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"`":
+            quote = sign
+        elif sign in "([":
+            depth += 1
+        elif sign in ")]":
+            depth -= 1
+        elif sign in "|:" and depth <= 0:
+            return inside[:at], inside[at + 1 :].strip().strip("'\"").removeprefix(":").strip()
+    return inside, ""
+
+
+def computed_spans(text: str, figures: Sequence[Figure]) -> list[tuple[int, int]]:
+    """Return the places of a text that etude computed: each figure, with a sign or a unit beside it.
+
+    A number that has other digits than those of figures is not computed.
+    """
+    spans = [(figure.start, figure.end) for figure in figures]
+    for mention in find_number_mentions(text) if figures else ():
+        own = [figure for figure in figures if figure.start < mention.end and mention.start < figure.end]
+        inside = {at for figure in own for at in range(figure.start, figure.end)}
+        places = range(mention.start, mention.end)
+        if own and not any(text[at].isdigit() for at in places if at not in inside):
+            spans.append((mention.start, mention.end))
+    return spans
 
 
 def write_figure(value: Scalar, sample: str) -> str:
@@ -102,6 +138,8 @@ def write_figure(value: Scalar, sample: str) -> str:
     if not sample:
         whole = value == value.to_integral_value()
         return f"{_round(value, 0 if whole else 2):,f}"
+    if jinja := _ROUND.fullmatch(sample):
+        sample = f",.{jinja[1] or 0}f"
     if (python := _PYTHON.match(sample)) and not sample.isdigit():
         percent, places = python["kind"] == "%", python["places"]
         digits = int(places) if places else 0 if percent or python["kind"] == "d" or not python["kind"] else 6

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from etude.entities import Catalog, Entity, Message, Run, Table, Turn
 from etude.models.base import AssistantMessage, ConversationMessage, SystemMessage, UserMessage
+from etude.runtime.number_check.mentions import MARK
 from etude.runtime.tool_context import ToolResources, quote_tool_text
 from etude.tools.result_text import cut_result_text, table_result_text_for_model
 from etude.tools.table_ranking import rank_tables
@@ -109,6 +110,8 @@ def _turn(message: Message, computed: frozenset[str], resources: ToolResources) 
     text = cut_result_text(message.text, MESSAGE_CHARS)
     if message.role == "user":
         return UserMessage(text=text)
+    # Marks of numbers that no result has are for people: a model would copy them.
+    text = text.replace(MARK, "")
     # The output of code repeats values of the data, so it is marked; a model's own answer is its own turn.
     shown = resources.quote(text) if message.run_id in computed else text
     return AssistantMessage(turn=Turn(text=shown), earlier=True)
