@@ -270,6 +270,33 @@ def test_a_word_that_only_looks_like_another_is_refused(dialect: str, sql: str) 
         check(sql, dialect)
 
 
+GLUED = ["1", "1.", "1.5", ".5", "1e0", "1E1", "1e+0", "1.e1", "00e0", "0x41", "0xF", "0b1", "0o7", "1_0", "1a", "1e"]
+GLUED += ["x'41'", "b'1'", "'a'", "N'a'", "_utf8'a'", "date'2024-01-01'", "\u0661", "1\u0661", "orders.1", "orders.1e0"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("number", GLUED)
+@pytest.mark.parametrize("rest", ["FROM orders", "from orders", "FROM(orders)", "AS x", "UNION SELECT 1", "x", "_x"])
+def test_a_number_or_a_text_that_touches_a_word_is_refused(dialect: str, number: str, rest: str) -> None:
+    with pytest.raises((Refused, InvalidQuery)):
+        check(f"SELECT id, {number}{rest}", dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "sql", ["SELECT orders.1 FROM orders", "SELECT orders. 1 FROM orders", "SELECT 1.5.id FROM orders"]
+)
+def test_a_dot_belongs_to_a_number_or_to_names(dialect: str, sql: str) -> None:
+    with pytest.raises((Refused, InvalidQuery)):
+        check(sql, dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_numbers_beside_symbols_pass(dialect: str) -> None:
+    sql = "SELECT .5,1.5e-3,(1e0)AS x,1. AS y FROM orders WHERE id=.5 AND id<1e1 AND(id>0)"
+    assert check(sql, dialect).sql == sql
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_names_in_other_alphabets_pass(dialect: str) -> None:
     quote = "`" if dialect == "mysql" else '"'
@@ -473,6 +500,11 @@ WORDS += [
     "/*!",
     "?",
     "peek()",
+    "password, 1e0FROM secret",
+    "0x41FROM secret",
+    ".1FROM secret",
+    "\u00b2peek()",
+    "2peek()",
 ]
 
 
@@ -485,6 +517,10 @@ def test_a_bent_query_gets_nothing(dialect: str, data: st.DataObject, request: p
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(words)))
         words[place : place + data.draw(st.integers(0, 1))] = [data.draw(st.sampled_from(WORDS))]
+        if data.draw(st.booleans()):
+            # Take away a blank, so that a number or a text may touch a word.
+            place = data.draw(st.integers(0, len(words) - 1))
+            words[place : place + 2] = ["".join(words[place : place + 2])]
     before = shop.state()
     try:
         seen = repr(read(shop, " ".join(words), timeout_s=2).to_pylist())

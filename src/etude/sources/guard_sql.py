@@ -243,19 +243,27 @@ def _too_deep() -> Refused:
 # might end elsewhere, and then the tokens that run would not be those that were checked.
 _DOUBLED = r"'(?:[^']|'')*'"
 _ESCAPED = r"'(?:[^'\\]|\\.|'')*'"
+# A word begins with a letter or `_`. `_check_letters` refuses the other characters that Python counts as parts of
+# words, such as `\u00b2` and `\u2167`.
 _WORD = r"[^\W\d][\w$]*(?:[ \t\r\n]+[^\W\d][\w$]*)*"
 _WORDS_ALONE = re.compile(_WORD)
-_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|0[xX][0-9a-fA-F]+|0[bB][01]+|[xXbB]'[0-9a-fA-F]*'"
+# Only ASCII digits: for the engines, the digits of other alphabets are letters.
+_DECIMAL = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_HEX = r"0[xX][0-9a-fA-F]+|[xX]'[0-9a-fA-F]*'"
+_BITS = r"0[bB][01]+|[bB]'[01]*'"
+_NUMBER = rf"{_DECIMAL}|{_HEX}|{_BITS}"
 _LEXEMES = {
     "postgres": re.compile(
         rf"""{_WORD}|{_NUMBER}|[nN]?{_DOUBLED}|[uU]&{_DOUBLED}|[eE]{_ESCAPED}|"(?:[^"]|"")+\"
         |\$([^\W\d]\w*|)\$(?:(?!\$\1\$).)*\$\1\$""".replace("\n        ", ""),
         re.DOTALL,
     ),
-    "mysql": re.compile(
-        rf"""{_WORD}|\d+[^\W\d]\w*|{_NUMBER}|[nN]?{_ESCAPED}|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)+`""", re.DOTALL
+    # MySQL allows names that begin with a digit, such as `1a`, but it reads `1e0FROM` as `1e0` and `FROM`. So the guard
+    # requires quotes around such names.
+    "mysql": re.compile(rf"""{_WORD}|{_NUMBER}|[nN]?{_ESCAPED}|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)+`""", re.DOTALL),
+    "sqlite": re.compile(
+        rf"""{_WORD}|{_DECIMAL}|{_HEX}|{_DOUBLED}|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""", re.DOTALL
     ),
-    "sqlite": re.compile(rf"""{_WORD}|{_NUMBER}|{_DOUBLED}|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""", re.DOTALL),
 }
 _SYMBOL = re.compile(r"(?!.*(?:--|/\*|\*/))[-+*/%^&|~!=<>@#?:.,()\[\]{}]{1,4}")
 # The text between two tokens: blanks and comments, each ending where the engine ends it. If the parser ends one
@@ -305,6 +313,18 @@ _STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 def _looks_ascii(word: str) -> bool:
     """Return whether the word is ASCII in another case: a parser may read `\u017felect` as `select`, engines do not."""
     return not word.isascii() and (word.upper().isascii() or word.lower().isascii())
+
+
+def _is_letter(character: str) -> bool:
+    return character == "_" or character.isalpha()
+
+
+def _is_digit(character: str) -> bool:
+    return "0" <= character <= "9"
+
+
+def _ends_value(character: str) -> bool:
+    return character in ")]}?." or _WORDLIKE.match(character) is not None
 
 
 def _skip_gap(sql: str, start: int, end: int, dialect: str) -> int:
@@ -382,7 +402,7 @@ class _Statement:
         from sqlglot.tokenizer_core import TokenType
 
         end = 0
-        for token in self.tokens:
+        for index, token in enumerate(self.tokens):
             self._check_gap(end, token.start)
             raw = self.raw(token)
             if token.token_type == TokenType.HINT:
@@ -394,13 +414,46 @@ class _Statement:
                 continue
             if not _LEXEMES[self.dialect].fullmatch(raw) and not _SYMBOL.fullmatch(raw):
                 self.refuse(_misread(raw), "token", token.start, "Use plain names, numbers and quoted strings.")
-            if not raw.isascii() and _WORDS_ALONE.fullmatch(raw) and any(map(_looks_ascii, raw.split())):
-                hint = "Write keywords in ASCII letters; if it is a name, put it in quotes."
-                message = f"`{_short(raw)}` contains a letter that can be mistaken for an ASCII letter."
-                self.refuse(message, "token", token.start, hint)
+            if not raw.isascii() and _WORDS_ALONE.fullmatch(raw):
+                self._check_letters(token, raw)
+            if index:
+                self._check_glue(index)
             self._check_word(token, raw)
             end = token.end + 1
         self._check_gap(end, len(self.sql))
+
+    def _check_letters(self, token: Any, raw: str) -> None:
+        """Refuse words of which engines and parsers disagree whether they are names, keywords or numbers."""
+        if any(map(_looks_ascii, raw.split())):
+            hint = "Write keywords in ASCII letters; if it is a name, put it in quotes."
+            message = f"`{_short(raw)}` contains a letter that can be mistaken for an ASCII letter."
+            self.refuse(message, "token", token.start, hint)
+        if self.dialect == "mysql" and max(raw) > "\uffff":
+            message = f"`{_short(raw)}` contains a character beyond U+FFFF, which MySQL does not allow in names."
+            self.refuse(message, "token", token.start, "Use another name.")
+
+    def _check_glue(self, index: int) -> None:
+        """Refuse a number or a text that touches the next word: engines differ in where `1e0FROM` or `0xFFROM` ends.
+
+        The same holds for a number and a dot that does not belong to it, as in `a.1` and `1.5.a`. A word may touch the
+        quote after it, as in `date'2024-01-01'`.
+        """
+        token, before = self.tokens[index], self.tokens[index - 1]
+        raw, left = self.raw(token), self.raw(before)
+        touches = before.end + 1 == token.start
+        if left == ".":
+            # A dot before a number is the beginning of a fraction, unless it touches a name, a number or a bracket.
+            glued = _is_digit(raw[0]) and (not touches or _ends_value(self.sql[max(before.start - 1, 0)]))
+        elif raw == ".":
+            glued = touches and _is_digit(left[0])
+        else:
+            ends = _WORDLIKE.match(left[-1]) or _is_digit(left[0])
+            glued = touches and left != "$" and bool(ends and _WORDLIKE.match(raw))
+            glued = glued and not (_WORDS_ALONE.fullmatch(left) and raw[0] in "'`\"")
+        if glued:
+            message = f"`{_short(left + raw)}` is refused, because the database might end the first part elsewhere."
+            hint = "Write a blank between a number or a text and the next word; put unusual names in quotes."
+            self.refuse(message, "token", before.start, hint)
 
     def _is_parameter(self, offset: int) -> bool:
         """Return whether Postgres reads `$1` here, for which there is a value."""
@@ -1011,6 +1064,9 @@ class _Walk:
         for before, dot, token in zip(tokens, tokens[1:], tokens[2:]):
             if self._statement.raw(dot) != "." or token.start in self._in_tables or token.text == "*":
                 continue
+            if _is_digit(token.text[:1]) and _is_digit(self._statement.raw(token)[0]):
+                # The dot begins a fraction, as `_check_glue` ensures.
+                continue
             name, raw = _truncate(_ascii_lower(token.text)), self._statement.raw(before)
             of_table = _NAMES.match(raw) is not None
             harmless = name in self._functions or name in _CONVERSIONS
@@ -1116,7 +1172,7 @@ class _Walk:
         word = raw.lower().split()[-1]
         if token.start in self._declared:
             return
-        if before == "." or not (raw[0].isalpha() or raw[0] == "_"):
+        if before == "." or not _is_letter(raw[0]):
             name = token.text if before != "." else f"{qualifier}.{token.text}"
             position = _position(self._statement.sql, token.start)
             self._refuse_call(name.lower(), position, hint="Call an allowed function without quotes or a schema.")
