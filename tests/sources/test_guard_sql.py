@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+import sqlglot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ from etude.sources import guard_sql
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.drivers.postgres import PostgresDriver
 from etude.sources.functions import allowed_functions
-from etude.sources.guard_sql import MAX_TEXT, Granted, check_sql
+from etude.sources.guard_sql import MAX_TEXT, Granted, _Statement, _Walk, check_sql
 
 DIALECTS = ("sqlite", "postgres", "mysql")
 HERE = Path(__file__).parents[1] / "adversarial"
@@ -268,6 +269,36 @@ def test_a_comment_ends_where_the_engine_ends_it(dialect: str, sql: str) -> None
 def test_a_word_that_only_looks_like_another_is_refused(dialect: str, sql: str) -> None:
     with pytest.raises((Refused, InvalidQuery)):
         check(sql, dialect)
+
+
+FIRST = ["2", "\u00b2", "\u2167", "\u0661", "\u0301", "$", "\U0001d7d9", "1e0", "'a'", "0x1"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize(
+    "sql", ["SELECT {}peek()", "SELECT {}peek ()", "SELECT * FROM {}peek()", "SELECT max({}peek(1))", "SELECT {}()"]
+)
+def test_a_call_is_refused_whatever_its_first_character(dialect: str, first: str, sql: str) -> None:
+    with pytest.raises((Refused, InvalidQuery)):
+        check(sql.format(first), dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("first", ["\u00b2", "\u2167"])
+def test_an_unusual_name_needs_quotes(dialect: str, first: str) -> None:
+    with pytest.raises(Refused, match="begins with neither a letter nor a digit"):
+        check(f"SELECT {first}a FROM orders", dialect)
+    quote = "`" if dialect == "mysql" else '"'
+    assert check(f"SELECT {quote}{first}a{quote} FROM orders", dialect).tables == ("orders",)
+
+
+def test_a_function_of_the_tree_without_a_checked_token_is_refused() -> None:
+    statement = _Statement("SELECT lower('a')", "postgres")
+    walk = _Walk(statement, granted("postgres"))
+    walk.tree(sqlglot.parse_one("SELECT lower(peek('a'))", dialect="postgres"))
+    with pytest.raises(Refused, match="is not allowed in a query"):
+        walk.calls()
 
 
 GLUED = ["1", "1.", "1.5", ".5", "1e0", "1E1", "1e+0", "1.e1", "00e0", "0x41", "0xF", "0b1", "0o7", "1_0", "1a", "1e"]

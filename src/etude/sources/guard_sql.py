@@ -428,6 +428,9 @@ class _Statement:
             hint = "Write keywords in ASCII letters; if it is a name, put it in quotes."
             message = f"`{_short(raw)}` contains a letter that can be mistaken for an ASCII letter."
             self.refuse(message, "token", token.start, hint)
+        if any(not _is_letter(word[0]) for word in raw.split()):
+            message = f"`{_short(raw)}` begins with neither a letter nor a digit."
+            self.refuse(message, "token", token.start, "If it is a name, put it in quotes.")
         if self.dialect == "mysql" and max(raw) > "\uffff":
             message = f"`{_short(raw)}` contains a character beyond U+FFFF, which MySQL does not allow in names."
             self.refuse(message, "token", token.start, "Use another name.")
@@ -822,6 +825,7 @@ class _Walk:
         self._named: set[str] = set()
         self._sources: dict[str, set[str | None]] = {}
         self._scopes: dict[int, CteScope | None] = {}
+        self._invoked: list[Any] = []
 
     def tree(self, root: Any) -> None:
         from sqlglot import exp
@@ -873,6 +877,7 @@ class _Walk:
         if isinstance(node, exp.Func):
             if name in self._bare and name not in _BARE:
                 self._refuse_call(str(node.sql_name()).lower(), self._position_of(node))
+            self._invoked.append(node)
             return
         if self._statement.is_bound(node):
             return
@@ -1156,17 +1161,30 @@ class _Walk:
 
     def calls(self) -> None:
         """Refuse a name before a bracket unless it is an allowed function, a keyword or a declared alias."""
-        tokens = self._statement.tokens
+        tokens, checked = self._statement.tokens, dict[int, str]()
         for index, token in enumerate(tokens):
             raw = self._statement.raw(token)
             follows = self._statement.raw(tokens[index + 1]) if index + 1 < len(tokens) else ""
             if raw.lower() == "for" and _LOCKS.match(follows):
                 message = "Row locks (`FOR UPDATE`, `FOR SHARE`) are not allowed; a source is read-only."
                 self._statement.refuse(message, "lock", token.start, "Remove the clause.")
-            if follows == "(" and (raw[0].isalpha() or raw[0] in '_"`['):
+            if follows == "(" and not _SYMBOL.fullmatch(raw):
                 before = self._statement.raw(tokens[index - 1]) if index else ""
                 qualifier = tokens[index - 2].text if before == "." and index > 1 else ""
                 self._call(token, raw, before, qualifier)
+                checked[token.start] = _ascii_lower(token.text)
+        self._check_invoked(checked)
+
+    def _check_invoked(self, checked: Mapping[int, str]) -> None:
+        """Refuse a function of the tree if its name is not among the tokens that were checked: (offset, name)."""
+        from sqlglot import exp
+
+        names = frozenset(checked.values())
+        for node in self._invoked:
+            offset = _offset(node)
+            named = isinstance(node, exp.Anonymous)
+            if (offset is not None and offset not in checked) or (named and _ascii_lower(node.name) not in names):
+                self._refuse_call(self._call_name(node), self._position_of(node))
 
     def _call(self, token: Any, raw: str, before: str, qualifier: str) -> None:
         word = raw.lower().split()[-1]
