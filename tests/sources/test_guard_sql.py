@@ -25,7 +25,8 @@ from etude.sources import guard_sql
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.drivers.postgres import PostgresDriver
 from etude.sources.functions import allowed_functions
-from etude.sources.guard_sql import MAX_TEXT, Granted, _Statement, _Walk, check_sql
+from etude.sources.guard_sql import Granted, _Statement, _Walk, check_sql
+from etude.sources.sql_parsing import MAX_TEXT
 
 DIALECTS = ("sqlite", "postgres", "mysql")
 HERE = Path(__file__).parents[1] / "adversarial"

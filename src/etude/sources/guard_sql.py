@@ -23,15 +23,12 @@ from etude.sources.cte_scope import CteScope, first_cte_positions
 from etude.sources.functions import allowed_functions
 from etude.sources.query_hints import ENGINES, function_hint, missing_function_hint
 from etude.sources.quoting import quote_identifier, quote_literal
+from etude.sources.sql_parsing import MAX_DEPTH, check_text_size, parse_sql_tokens, tokenize_sql, too_deep_error
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
-
-MAX_TEXT = 1 << 20
-MAX_TOKENS = 100_000
-MAX_DEPTH = 40
 
 Described = Sequence[tuple[str, str, bool, str]]
 """Columns of a table: name, type, whether it may be null, and `PRI`, `UNI` or nothing."""
@@ -106,12 +103,7 @@ def check_sql(sql: str, dialect: str, granted: Granted, params: int = 0) -> Chec
         )
     if dialect == "postgres" and granted.callable is None:
         raise ValueError("The guard for Postgres needs `callable`, the functions of the database.")
-    if len(sql) > MAX_TEXT:
-        raise Refused(
-            f"The query has {len(sql):,} characters; the limit is {MAX_TEXT:,}.",
-            hint="Split the query, or join with a table instead of listing values.",
-            reason="size",
-        )
+    check_text_size(sql)
     if "\0" in sql or (not sql.isascii() and any("\ud800" <= c <= "\udfff" for c in sql)):
         raise InvalidQuery(
             "The query contains U+0000 or a lone surrogate, which are not text.", hint="Remove the character."
@@ -119,7 +111,7 @@ def check_sql(sql: str, dialect: str, granted: Granted, params: int = 0) -> Chec
     try:
         return _check(sql, dialect, granted, params)
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep_error() from None
 
 
 def _check(sql: str, dialect: str, granted: Granted, params: int) -> CheckedQuery:
@@ -229,14 +221,6 @@ def _rows_query(dialect: str, columns: Sequence[str], rows: Sequence[tuple[str, 
 
 def _position(text: str, offset: int) -> dict[str, int]:
     return {"line": text.count("\n", 0, offset) + 1, "column": offset - text.rfind("\n", 0, offset)}
-
-
-def _too_deep() -> Refused:
-    return Refused(
-        f"The query is nested too deeply; the limit is {MAX_DEPTH} levels of brackets.",
-        hint="Move inner queries into a WITH clause.",
-        reason="depth",
-    )
 
 
 # How each engine reads a token of more than one character. A token that does not match is refused: for the engine it
@@ -353,7 +337,7 @@ class _Statement:
         self.sql, self.dialect, self.params = sql, dialect, params
         self._dialect = Dialect.get_or_raise(dialect)
         try:
-            self.tokens = self._dialect.tokenize(sql)
+            self.tokens = tokenize_sql(sql, dialect)
         except TokenError as error:
             raise InvalidQuery(
                 f"The query cannot be split into tokens: {error}.", hint="Close every quote and every comment."
@@ -369,12 +353,6 @@ class _Statement:
     def _check_shape(self) -> None:
         if not self.tokens:
             raise InvalidQuery("The query is empty.", hint="Write a query, such as `SELECT 1`.")
-        if len(self.tokens) > MAX_TOKENS:
-            raise Refused(
-                f"The query has {len(self.tokens):,} tokens; the limit is {MAX_TOKENS:,}.",
-                hint="Join with a table instead of listing values.",
-                reason="size",
-            )
         first = self.tokens[0]
         if first.text.upper() not in _STARTS:
             word = (self.raw(first).split() or [""])[0].upper()
@@ -396,7 +374,7 @@ class _Statement:
                 )
             depth += (raw in "([{") - (raw in ")]}")
             if depth > MAX_DEPTH:
-                raise _too_deep()
+                raise too_deep_error()
 
     def _check_lexemes(self) -> None:
         from sqlglot.tokenizer_core import TokenType
@@ -508,7 +486,7 @@ class _Statement:
         from sqlglot.errors import ParseError
 
         try:
-            trees = self._dialect.parser().parse(list(self.tokens), self.sql)
+            trees = parse_sql_tokens(self.tokens, self.sql, self.dialect)
         except ParseError as error:
             raise self._invalid(error) from None
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
