@@ -19,6 +19,7 @@ import pytest
 import sqlglot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.sources.conftest import run_mysql
 
 from etude.errors import EtudeError, Invalid, InvalidQuery, LimitExceeded, Refused, UnknownTable
 from etude.sources import guard_sql
@@ -693,6 +694,32 @@ def test_a_query_that_may_run_a_user_defined_cast_or_operator_is_refused(user_co
 def test_a_query_that_cannot_reach_user_defined_code_runs(user_code: PostgresDriver, sql: str) -> None:
     checked = user_code.check(sql)
     assert SECRET not in repr(pa.Table.from_batches(list(user_code.run(checked, 10))).to_pylist())
+
+
+@pytest.mark.parametrize("name", ["year", "first", "round"])
+def test_a_function_that_is_created_later_is_not_called(name: str, postgres_shop: Any) -> None:
+    call = f"SELECT {name}('x'::text) AS a"
+    read(postgres_shop, "SELECT 1 AS a")
+    with psycopg.connect(postgres_shop.url, autocommit=True) as admin:
+        body = "LANGUAGE sql SECURITY DEFINER AS 'SELECT password FROM secret'"
+        admin.execute(f"CREATE FUNCTION {name}(text) RETURNS text {body}".encode())
+        try:
+            with pytest.raises(Refused, match=name):
+                read(postgres_shop, call)
+        finally:
+            admin.execute(f"DROP FUNCTION {name}(text)".encode())
+    with pytest.raises(InvalidQuery):
+        read(postgres_shop, call)
+
+
+def test_a_function_that_is_created_later_is_not_called_on_mysql(mysql_shop: Any) -> None:
+    read(mysql_shop, "SELECT 1 AS a")
+    run_mysql(mysql_shop.url, "CREATE FUNCTION uuid_to_bin(x INT) RETURNS TEXT READS SQL DATA RETURN 'x'")
+    try:
+        with pytest.raises(Refused, match="uuid_to_bin"):
+            read(mysql_shop, "SELECT uuid_to_bin(1) AS a")
+    finally:
+        run_mysql(mysql_shop.url, "DROP FUNCTION uuid_to_bin")
 
 
 def test_names_are_compared_as_postgres_cuts_them() -> None:
