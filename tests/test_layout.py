@@ -47,3 +47,20 @@ def test_each_public_class_name_exists_once() -> None:
                 places[node.name].append(module)
     assert len(places.pop("Arguments")) > 1, "each tool has its own"
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+PARSERS = {"parse", "parse_one", "transpile", "tokenize", "maybe_parse", "parse_into", "parser"}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m != "sources/sql_parsing.py"])
+def test_only_one_module_parses_sql(module: str) -> None:
+    """Foreign SQL can take years to parse, so `sources/sql_parsing.py` sets limits for all of it."""
+    text = (SOURCE / module).read_text(encoding="utf-8")
+    if "sqlglot" not in text:
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sqlglot"):
+            assert not PARSERS & {alias.name for alias in node.names}, "use sources/sql_parsing.py"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PARSERS:
+            owner = ast.unparse(node.func.value)
+            assert "sqlglot" not in owner and "dialect" not in owner.lower() and owner != "exp", ast.unparse(node)

@@ -15,12 +15,12 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal
 
-import sqlglot
 from sqlglot.errors import SqlglotError
 
 from etude.app import App
-from etude.errors import EtudeError, Invalid, NotUnderstood
+from etude.errors import EtudeError, Invalid, NotUnderstood, Refused
 from etude.runtime.answer import Answer
+from etude.sources.sql_parsing import parse_one_sql
 
 ASKS_ORDER = re.compile(r"\b(order|sort|rank|top|highest to|lowest to|descending|ascending|alphabetical)", re.I)
 SAYS_TIE = re.compile(r"\b(ties?|tied)\b", re.I)
@@ -264,8 +264,8 @@ def _matches(left: Rows, right: Rows) -> Iterator[tuple[int, ...]]:
 def _ordered(sql: str, names: Sequence[str]) -> list[int]:
     """Return the place of the first column that the reference sorts by, if it shows it."""
     try:
-        order = sqlglot.parse_one(sql).args.get("order")
-    except SqlglotError:
+        order = parse_one_sql(sql, "").args.get("order")
+    except (SqlglotError, Refused):
         return []
     key = order.expressions[0].this.name if order else ""
     return [names.index(key)] if key in names else []

@@ -20,8 +20,21 @@ WORDS = [
     *("read_text('@S@/secret.txt')", "(SELECT content FROM read_text('@S@/secret.txt'))", "'@S@/s.csv'", "peek()"),
     *("UNION ALL SELECT k FROM hidden", ", hidden", "JOIN hidden ON true", "query_table('hidden')", "WITH hidden AS ("),
     *(";", "--", "/*", "*/", "'", '"', "(", ")", "$$", "E'", "\\", "\n", "\u00a0", "\u200b", "EXPLAIN", "PIVOT", "ON"),
+    *(
+        "1e0FROM hidden",
+        "k, 1.FROM hidden",
+        "0x1FROM hidden",
+        "'a'FROM hidden",
+        "1e0",
+        "0b1",
+        ".1",
+        "\u00b2peek()",
+        "2peek()",
+    ),
     *("DROP TABLE ok", "SET threads = 1", "COPY ok TO '@O@/x'", "?", "$1", "*", "COLUMNS(*)", "IN (NULL)", "USING"),
 ]
+FIRST = ["1", "1e0", "0x", "\u00b2", "\u2167", "\u0661", "\u0301", "\U00010400", "$", "@", "#", "_"]
+"""Unusual first characters of names."""
 TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -30,13 +43,20 @@ def mutations(draw: st.DrawFn) -> str:
     tokens = TOKEN.findall(draw(st.sampled_from(LEGITIMATE)))
     for _ in range(draw(st.integers(1, 4))):
         position = draw(st.integers(0, len(tokens)))
-        match draw(st.sampled_from(["insert", "replace", "delete", "swap"])):
+        match draw(st.sampled_from(["insert", "replace", "delete", "swap", "glue", "first"])):
             case "insert":
                 tokens.insert(position, f" {draw(st.sampled_from(WORDS))} ")
             case "replace" if position < len(tokens):
                 tokens[position] = draw(st.sampled_from(WORDS))
             case "delete" if position < len(tokens):
                 del tokens[position]
+            case "glue":
+                # Take away a blank, so that a number or a text may touch a word.
+                blanks = [i for i, token in enumerate(tokens) if token.isspace()]
+                if blanks:
+                    tokens[draw(st.sampled_from(blanks))] = draw(st.sampled_from(["", "1e0", "0x1", "1.", ".1", "'a'"]))
+            case "first" if position < len(tokens) and tokens[position][0].isalpha():
+                tokens[position] = draw(st.sampled_from(FIRST)) + tokens[position]
             case "swap" if position < len(tokens):
                 other = draw(st.integers(0, len(tokens) - 1))
                 tokens[position], tokens[other] = tokens[other], tokens[position]

@@ -65,6 +65,45 @@ PIECES = [
 MARKS = ["?", "$1", "$2", "$x", ":x", ":y", "$secret", ":secret", "?1", "??", "$01", "$99999", "::x", ":x::text"]
 """Parameters, and text that looks like one."""
 PIECES += ["--", "/*", "*/", "0x", "1e", "->", "||", "&&", "=", "{", "}", "=>", ":="]
+NUMBERS = [
+    "1",
+    "1e0",
+    "1E1",
+    "1.",
+    ".1",
+    "1e+0",
+    "1.5",
+    "0x1",
+    "0xF",
+    "0b1",
+    "0o7",
+    "1_0",
+    "1e",
+    "x'41'",
+    "b'1'",
+    "'a'",
+    "N'a'",
+]
+NUMBERS += ["_utf8'a'", "$$a$$", "@a", "@@a", "date'2024-01-01'", "\u0661"]
+FIRST = [
+    "1",
+    "2",
+    "1e0",
+    "0x",
+    "\u00b2",
+    "\u2167",
+    "\u0661",
+    "\u0301",
+    "\u00b7",
+    "\U00010400",
+    "$",
+    "@",
+    "#",
+    "_",
+    "`",
+    "?",
+]
+"""Unusual first characters of names."""
 WRAPS = [
     "SELECT * FROM ({}) q",
     "WITH q AS ({}) SELECT * FROM q",
@@ -98,7 +137,7 @@ def make_mutator(seeds: Sequence[str], attacks: Sequence[str]) -> Callable[[str,
 def _change(text: str, rng: random.Random, seeds: Sequence[str], attacks: Sequence[str]) -> str:
     tokens = TOKEN.findall(text) or [""]
     place = rng.randrange(len(tokens))
-    match rng.randrange(17):
+    match rng.randrange(20):
         case 0 | 1:
             tokens.insert(place, rng.choice(COMMENTS))
         case 2:
@@ -136,6 +175,16 @@ def _change(text: str, rng: random.Random, seeds: Sequence[str], attacks: Sequen
             values = [i for i, t in enumerate(tokens) if t[:1].isdigit() or t[:1] == "'"]
             index = rng.choice(values) if values and rng.random() < 0.8 else place
             tokens[index] = rng.choice(MARKS[:2] if rng.random() < 0.6 else MARKS)
+        case 16 | 17:
+            # Take away a blank, or put a number in its place, so that a number or a text touches a word.
+            blanks = [i for i, t in enumerate(tokens) if t.isspace()]
+            tokens[rng.choice(blanks) if blanks else place] = rng.choice(("", *NUMBERS))
+            if rng.random() < 0.5:
+                tokens.insert(place, f", {rng.choice(NUMBERS)}")
+        case 18:
+            words = [i for i, t in enumerate(tokens) if t[:1].isalpha()]
+            index = rng.choice(words) if words else place
+            tokens[index] = rng.choice(FIRST) + tokens[index]
         case _:
             start = rng.randrange(len(tokens))
             if rng.random() < 0.5:

@@ -16,15 +16,18 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+import sqlglot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.sources.conftest import run_mysql
 
 from etude.errors import EtudeError, Invalid, InvalidQuery, LimitExceeded, Refused, UnknownTable
 from etude.sources import guard_sql
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.drivers.postgres import PostgresDriver
 from etude.sources.functions import allowed_functions
-from etude.sources.guard_sql import MAX_TEXT, Granted, check_sql
+from etude.sources.guard_sql import Granted, _Statement, _Walk, check_sql
+from etude.sources.sql_parsing import MAX_TEXT
 
 DIALECTS = ("sqlite", "postgres", "mysql")
 HERE = Path(__file__).parents[1] / "adversarial"
@@ -270,6 +273,63 @@ def test_a_word_that_only_looks_like_another_is_refused(dialect: str, sql: str) 
         check(sql, dialect)
 
 
+FIRST = ["2", "\u00b2", "\u2167", "\u0661", "\u0301", "$", "\U0001d7d9", "1e0", "'a'", "0x1"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize(
+    "sql", ["SELECT {}peek()", "SELECT {}peek ()", "SELECT * FROM {}peek()", "SELECT max({}peek(1))", "SELECT {}()"]
+)
+def test_a_call_is_refused_whatever_its_first_character(dialect: str, first: str, sql: str) -> None:
+    with pytest.raises((Refused, InvalidQuery)):
+        check(sql.format(first), dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("first", ["\u00b2", "\u2167"])
+def test_an_unusual_name_needs_quotes(dialect: str, first: str) -> None:
+    with pytest.raises(Refused, match="begins with neither a letter nor a digit"):
+        check(f"SELECT {first}a FROM orders", dialect)
+    quote = "`" if dialect == "mysql" else '"'
+    assert check(f"SELECT {quote}{first}a{quote} FROM orders", dialect).tables == ("orders",)
+
+
+def test_a_function_of_the_tree_without_a_checked_token_is_refused() -> None:
+    statement = _Statement("SELECT lower('a')", "postgres")
+    walk = _Walk(statement, granted("postgres"))
+    walk.tree(sqlglot.parse_one("SELECT lower(peek('a'))", dialect="postgres"))
+    with pytest.raises(Refused, match="is not allowed in a query"):
+        walk.calls()
+
+
+GLUED = ["1", "1.", "1.5", ".5", "1e0", "1E1", "1e+0", "1.e1", "00e0", "0x41", "0xF", "0b1", "0o7", "1_0", "1a", "1e"]
+GLUED += ["x'41'", "b'1'", "'a'", "N'a'", "_utf8'a'", "date'2024-01-01'", "\u0661", "1\u0661", "orders.1", "orders.1e0"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("number", GLUED)
+@pytest.mark.parametrize("rest", ["FROM orders", "from orders", "FROM(orders)", "AS x", "UNION SELECT 1", "x", "_x"])
+def test_a_number_or_a_text_that_touches_a_word_is_refused(dialect: str, number: str, rest: str) -> None:
+    with pytest.raises((Refused, InvalidQuery)):
+        check(f"SELECT id, {number}{rest}", dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "sql", ["SELECT orders.1 FROM orders", "SELECT orders. 1 FROM orders", "SELECT 1.5.id FROM orders"]
+)
+def test_a_dot_belongs_to_a_number_or_to_names(dialect: str, sql: str) -> None:
+    with pytest.raises((Refused, InvalidQuery)):
+        check(sql, dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_numbers_beside_symbols_pass(dialect: str) -> None:
+    sql = "SELECT .5,1.5e-3,(1e0)AS x,1. AS y FROM orders WHERE id=.5 AND id<1e1 AND(id>0)"
+    assert check(sql, dialect).sql == sql
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_names_in_other_alphabets_pass(dialect: str) -> None:
     quote = "`" if dialect == "mysql" else '"'
@@ -473,6 +533,11 @@ WORDS += [
     "/*!",
     "?",
     "peek()",
+    "password, 1e0FROM secret",
+    "0x41FROM secret",
+    ".1FROM secret",
+    "\u00b2peek()",
+    "2peek()",
 ]
 
 
@@ -485,6 +550,10 @@ def test_a_bent_query_gets_nothing(dialect: str, data: st.DataObject, request: p
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(words)))
         words[place : place + data.draw(st.integers(0, 1))] = [data.draw(st.sampled_from(WORDS))]
+        if data.draw(st.booleans()):
+            # Take away a blank, so that a number or a text may touch a word.
+            place = data.draw(st.integers(0, len(words) - 1))
+            words[place : place + 2] = ["".join(words[place : place + 2])]
     before = shop.state()
     try:
         seen = repr(read(shop, " ".join(words), timeout_s=2).to_pylist())
@@ -625,6 +694,32 @@ def test_a_query_that_may_run_a_user_defined_cast_or_operator_is_refused(user_co
 def test_a_query_that_cannot_reach_user_defined_code_runs(user_code: PostgresDriver, sql: str) -> None:
     checked = user_code.check(sql)
     assert SECRET not in repr(pa.Table.from_batches(list(user_code.run(checked, 10))).to_pylist())
+
+
+@pytest.mark.parametrize("name", ["year", "first", "round"])
+def test_a_function_that_is_created_later_is_not_called(name: str, postgres_shop: Any) -> None:
+    call = f"SELECT {name}('x'::text) AS a"
+    read(postgres_shop, "SELECT 1 AS a")
+    with psycopg.connect(postgres_shop.url, autocommit=True) as admin:
+        body = "LANGUAGE sql SECURITY DEFINER AS 'SELECT password FROM secret'"
+        admin.execute(f"CREATE FUNCTION {name}(text) RETURNS text {body}".encode())
+        try:
+            with pytest.raises(Refused, match=name):
+                read(postgres_shop, call)
+        finally:
+            admin.execute(f"DROP FUNCTION {name}(text)".encode())
+    with pytest.raises(InvalidQuery):
+        read(postgres_shop, call)
+
+
+def test_a_function_that_is_created_later_is_not_called_on_mysql(mysql_shop: Any) -> None:
+    read(mysql_shop, "SELECT 1 AS a")
+    run_mysql(mysql_shop.url, "CREATE FUNCTION uuid_to_bin(x INT) RETURNS TEXT READS SQL DATA RETURN 'x'")
+    try:
+        with pytest.raises(Refused, match="uuid_to_bin"):
+            read(mysql_shop, "SELECT uuid_to_bin(1) AS a")
+    finally:
+        run_mysql(mysql_shop.url, "DROP FUNCTION uuid_to_bin")
 
 
 def test_names_are_compared_as_postgres_cuts_them() -> None:

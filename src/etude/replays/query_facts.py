@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from etude.errors import Refused
+from etude.sources.sql_parsing import parse_one_sql
+
 if TYPE_CHECKING:
     from etude.entities import Table
 
@@ -35,12 +38,12 @@ class QueryFacts:
 
 def read_query_facts(sql: str, dialect: str, tables: Mapping[str, Table]) -> QueryFacts:
     """Return what a query uses of these tables."""
-    import sqlglot
     from sqlglot import exp
+    from sqlglot.errors import SqlglotError
 
     try:
-        tree = sqlglot.parse_one(sql, dialect=dialect)
-    except (sqlglot.errors.SqlglotError, RecursionError):
+        tree = parse_one_sql(sql, dialect)
+    except (SqlglotError, Refused):
         words = {word.lower() for word in re.findall(r"\w+", sql)}
         used = {n: frozenset(c.name for c in t.columns if c.name.lower() in words) for n, t in tables.items()}
         return QueryFacts(used, frozenset(words), ordered=False)

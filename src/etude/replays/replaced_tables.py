@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from etude.errors import Refused
+from etude.sources.sql_parsing import parse_one_sql
+
 
 class NotReplaced(Exception):
     """The tables of the query cannot be replaced; the message says why."""
@@ -14,15 +17,15 @@ def replace_tables(sql: str, dialect: str, relations: Mapping[str, str]) -> str:
 
     The keys are names of a catalog, such as `orders` or `public.orders`.
     """
-    import sqlglot
     from sqlglot import exp
+    from sqlglot.errors import SqlglotError
 
     if not relations:
         return sql
     try:
-        tree = sqlglot.parse_one(sql, dialect=dialect)
-        wanted = {name: sqlglot.parse_one(text, dialect=dialect) for name, text in relations.items()}
-    except (sqlglot.errors.SqlglotError, RecursionError):
+        tree = parse_one_sql(sql, dialect)
+        wanted = {name: parse_one_sql(text, dialect) for name, text in relations.items()}
+    except (SqlglotError, Refused):
         raise NotReplaced("The query cannot be parsed.") from None
     short = {name.rpartition(".")[2].lower(): name for name in relations}
     if len(short) != len(relations) or any(cte.alias.lower() in short for cte in tree.find_all(exp.CTE)):
@@ -47,8 +50,8 @@ def replace_tables(sql: str, dialect: str, relations: Mapping[str, str]) -> str:
         raise NotReplaced("The query does not name the table.")
     text = tree.sql(dialect=dialect)
     try:
-        same = sqlglot.parse_one(text, dialect=dialect) == tree
-    except (sqlglot.errors.SqlglotError, RecursionError):
+        same = parse_one_sql(text, dialect) == tree
+    except (SqlglotError, RecursionError, Refused):
         same = False
     if not same:
         raise NotReplaced("The query would not be the same.")

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from etude import __version__
+from etude.errors import Refused
 from etude.replays.script import Parameter, Script, ScriptStep
 from etude.replays.script_parameters import MOST_ROWS
 from etude.sources.quoting import quote_table
+from etude.sources.sql_parsing import parse_one_sql
 
 _TYPES = {"integer": "int", "limit": "int", "year": "int", "number": "float", "text": "str", "date": "str"}
 _FORMS = {
@@ -155,13 +157,13 @@ def _template(step: ScriptStep, dialect: str) -> tuple[str, list[str]]:
 
 def format_script_sql(sql: str, dialect: str) -> str:
     """Return a query over several lines if that is the same query, otherwise as it is."""
-    import sqlglot
+    from sqlglot.errors import SqlglotError
 
     try:
-        before = sqlglot.parse_one(sql, dialect=dialect)
+        before = parse_one_sql(sql, dialect)
         text = before.sql(dialect=dialect, pretty=True)
-        return text if sqlglot.parse_one(text, dialect=dialect) == before else sql
-    except (sqlglot.errors.SqlglotError, RecursionError):
+        return text if parse_one_sql(text, dialect) == before else sql
+    except (SqlglotError, RecursionError, Refused):
         return sql
 
 

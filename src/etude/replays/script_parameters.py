@@ -18,6 +18,7 @@ from etude.replays.asked_question import QuestionUnit
 from etude.replays.guards import guard_family
 from etude.replays.script import Form, Parameter, Slot
 from etude.sources.quoting import quote_identifier, quote_literal, quote_table
+from etude.sources.sql_parsing import parse_one_sql, tokenize_sql
 
 if TYPE_CHECKING:
     from etude.entities import Catalog, Table
@@ -64,18 +65,17 @@ def find_script_parameters(
 
 
 def _find_literals(sql: str, dialect: str, tables: Mapping[str, Table]) -> list[_Literal]:
-    import sqlglot
     from sqlglot import exp
     from sqlglot.tokenizer_core import TokenType
 
-    tree = sqlglot.parse_one(sql, dialect=dialect)
+    tree = parse_one_sql(sql, dialect)
     short = {name.rpartition(".")[2].lower(): name for name in tables}
     aliases = {t.alias_or_name.lower(): short.get(t.name.lower()) for t in tree.find_all(exp.Table)}
     roles: list[tuple[str, bool, tuple[str, str] | None, bool]] = []
     for node in tree.walk(bfs=False):
         if isinstance(node, exp.Literal):
             roles.append((node.this, node.is_string, _compared(node, aliases, tables), _is_limit(node)))
-    tokens = [t for t in sqlglot.tokenize(sql, dialect=dialect) if t.token_type in (TokenType.NUMBER, TokenType.STRING)]
+    tokens = [t for t in tokenize_sql(sql, dialect) if t.token_type in (TokenType.NUMBER, TokenType.STRING)]
     literals = []
     for token in tokens:
         text = token.token_type == TokenType.STRING

@@ -26,6 +26,7 @@ from etude.search.ranking import cut_ranking_snippet
 from etude.search.search_results import FacetValue, MatchedRow, MatchPage
 from etude.search.terms import query_terms, terms_of
 from etude.sources.quoting import quote_identifier, quote_table
+from etude.sources.sql_parsing import parse_sql
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -325,15 +326,15 @@ def parse_match_condition(text: str, dialect: str) -> str:
     What is executed is what was parsed. A text that would close the parenthesis around it, or that contains a further
     clause or statement, has no such tree.
     """
-    import sqlglot
     from sqlglot import exp
+    from sqlglot.errors import SqlglotError
 
     hint = "Write one condition, such as: state = 'IL' AND skill LIKE '%forklift%'."
     if len(text) > LIKE:
         raise Invalid(f"`where` has {len(text):,} characters; at most {LIKE:,} are allowed.", hint="Shorten it.")
     try:
-        parsed = sqlglot.parse(f"SELECT 1 WHERE {text}", dialect=dialect)
-    except (sqlglot.errors.SqlglotError, RecursionError) as error:
+        parsed = parse_sql(f"SELECT 1 WHERE {text}", dialect)
+    except SqlglotError as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise Invalid(f"`where` is not a valid condition: {reason}", hint=hint) from None
     select = parsed[0] if len(parsed) == 1 else None

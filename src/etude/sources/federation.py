@@ -22,6 +22,7 @@ from etude.sources.engine_pool import EnginePool
 from etude.sources.query_parameters import Encoded
 from etude.sources.registered_tables import RegisteredTables
 from etude.sources.source import Source, relay_source_stream, stream_source_query
+from etude.sources.sql_parsing import parse_one_sql
 from etude.spool import spool_to_parquet
 
 COPY_ROWS = 5_000_000
@@ -38,16 +39,16 @@ def find_federated_sources(sql: str, primary: str, names: Iterable[str]) -> list
 
 def federation_uses_frames(sql: str, frames: RegisteredTables, native: bool) -> bool:
     """Return whether a query reads a registered table. If the source is native, a guess is enough."""
-    import sqlglot
     from sqlglot import exp
+    from sqlglot.errors import SqlglotError
 
     if not frames.names & set(re.findall(r"\w+", sql.lower())):
         return False
     if native:
         return True
     try:
-        tables = sqlglot.parse_one(sql, dialect="duckdb").find_all(exp.Table)
-    except sqlglot.errors.SqlglotError:
+        tables = parse_one_sql(sql, "duckdb").find_all(exp.Table)
+    except SqlglotError:
         return False
     return any(t.name.lower() in frames.names and t.db.lower() in ("", frames.name) for t in tables)
 
@@ -143,12 +144,12 @@ def _copy(
 
 
 def _named_tables(source: Source, sources: list[Source], sql: str, limits: Limits) -> list[Table]:
-    import sqlglot
     from sqlglot import exp
+    from sqlglot.errors import SqlglotError
 
     try:
-        tree = sqlglot.parse_one(sql, dialect="duckdb")
-    except sqlglot.errors.SqlglotError as error:
+        tree = parse_one_sql(sql, "duckdb")
+    except SqlglotError as error:
         raise InvalidQuery(f"The query cannot be read: {error}.", hint="Check the SQL.") from None
     wanted = set()
     for table in tree.find_all(exp.Table):
@@ -181,7 +182,9 @@ def _copy_table(
     from sqlglot import exp
 
     dialect = source.catalog(left.limits()).dialect
-    where = exp.to_table(table.name, dialect=dialect)
+    # Built, not parsed: the names of tables come from the data.
+    schema, _, name = table.name.rpartition(".") if dialect != "sqlite" else ("", "", table.name)
+    where = exp.table_(name, db=schema or None, quoted=True)
     select = exp.select(*(exp.column(c, quoted=True) for c in columns)).from_(where).sql(dialect=dialect, identify=True)
     # Without the caller's `limit`, which is for the result: a part of a table would give wrong results.
     limits = left.limits(rows=COPY_ROWS, bytes=left.copy_bytes, limit=0)

@@ -23,15 +23,12 @@ from etude.sources.cte_scope import CteScope, first_cte_positions
 from etude.sources.functions import allowed_functions
 from etude.sources.query_hints import ENGINES, function_hint, missing_function_hint
 from etude.sources.quoting import quote_identifier, quote_literal
+from etude.sources.sql_parsing import MAX_DEPTH, check_text_size, parse_sql_tokens, tokenize_sql, too_deep_error
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
-
-MAX_TEXT = 1 << 20
-MAX_TOKENS = 100_000
-MAX_DEPTH = 40
 
 Described = Sequence[tuple[str, str, bool, str]]
 """Columns of a table: name, type, whether it may be null, and `PRI`, `UNI` or nothing."""
@@ -106,12 +103,7 @@ def check_sql(sql: str, dialect: str, granted: Granted, params: int = 0) -> Chec
         )
     if dialect == "postgres" and granted.callable is None:
         raise ValueError("The guard for Postgres needs `callable`, the functions of the database.")
-    if len(sql) > MAX_TEXT:
-        raise Refused(
-            f"The query has {len(sql):,} characters; the limit is {MAX_TEXT:,}.",
-            hint="Split the query, or join with a table instead of listing values.",
-            reason="size",
-        )
+    check_text_size(sql)
     if "\0" in sql or (not sql.isascii() and any("\ud800" <= c <= "\udfff" for c in sql)):
         raise InvalidQuery(
             "The query contains U+0000 or a lone surrogate, which are not text.", hint="Remove the character."
@@ -119,7 +111,7 @@ def check_sql(sql: str, dialect: str, granted: Granted, params: int = 0) -> Chec
     try:
         return _check(sql, dialect, granted, params)
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep_error() from None
 
 
 def _check(sql: str, dialect: str, granted: Granted, params: int) -> CheckedQuery:
@@ -231,31 +223,31 @@ def _position(text: str, offset: int) -> dict[str, int]:
     return {"line": text.count("\n", 0, offset) + 1, "column": offset - text.rfind("\n", 0, offset)}
 
 
-def _too_deep() -> Refused:
-    return Refused(
-        f"The query is nested too deeply; the limit is {MAX_DEPTH} levels of brackets.",
-        hint="Move inner queries into a WITH clause.",
-        reason="depth",
-    )
-
-
 # How each engine reads a token of more than one character. A token that does not match is refused: for the engine it
 # might end elsewhere, and then the tokens that run would not be those that were checked.
 _DOUBLED = r"'(?:[^']|'')*'"
 _ESCAPED = r"'(?:[^'\\]|\\.|'')*'"
+# A word begins with a letter or `_`. `_check_letters` refuses the other characters that Python counts as parts of
+# words, such as `\u00b2` and `\u2167`.
 _WORD = r"[^\W\d][\w$]*(?:[ \t\r\n]+[^\W\d][\w$]*)*"
 _WORDS_ALONE = re.compile(_WORD)
-_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|0[xX][0-9a-fA-F]+|0[bB][01]+|[xXbB]'[0-9a-fA-F]*'"
+# Only ASCII digits: for the engines, the digits of other alphabets are letters.
+_DECIMAL = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_HEX = r"0[xX][0-9a-fA-F]+|[xX]'[0-9a-fA-F]*'"
+_BITS = r"0[bB][01]+|[bB]'[01]*'"
+_NUMBER = rf"{_DECIMAL}|{_HEX}|{_BITS}"
 _LEXEMES = {
     "postgres": re.compile(
         rf"""{_WORD}|{_NUMBER}|[nN]?{_DOUBLED}|[uU]&{_DOUBLED}|[eE]{_ESCAPED}|"(?:[^"]|"")+\"
         |\$([^\W\d]\w*|)\$(?:(?!\$\1\$).)*\$\1\$""".replace("\n        ", ""),
         re.DOTALL,
     ),
-    "mysql": re.compile(
-        rf"""{_WORD}|\d+[^\W\d]\w*|{_NUMBER}|[nN]?{_ESCAPED}|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)+`""", re.DOTALL
+    # MySQL allows names that begin with a digit, such as `1a`, but it reads `1e0FROM` as `1e0` and `FROM`. So the guard
+    # requires quotes around such names.
+    "mysql": re.compile(rf"""{_WORD}|{_NUMBER}|[nN]?{_ESCAPED}|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)+`""", re.DOTALL),
+    "sqlite": re.compile(
+        rf"""{_WORD}|{_DECIMAL}|{_HEX}|{_DOUBLED}|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""", re.DOTALL
     ),
-    "sqlite": re.compile(rf"""{_WORD}|{_NUMBER}|{_DOUBLED}|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""", re.DOTALL),
 }
 _SYMBOL = re.compile(r"(?!.*(?:--|/\*|\*/))[-+*/%^&|~!=<>@#?:.,()\[\]{}]{1,4}")
 # The text between two tokens: blanks and comments, each ending where the engine ends it. If the parser ends one
@@ -307,6 +299,18 @@ def _looks_ascii(word: str) -> bool:
     return not word.isascii() and (word.upper().isascii() or word.lower().isascii())
 
 
+def _is_letter(character: str) -> bool:
+    return character == "_" or character.isalpha()
+
+
+def _is_digit(character: str) -> bool:
+    return "0" <= character <= "9"
+
+
+def _ends_value(character: str) -> bool:
+    return character in ")]}?." or _WORDLIKE.match(character) is not None
+
+
 def _skip_gap(sql: str, start: int, end: int, dialect: str) -> int:
     """Return where the blanks and comments at `start` end by the engine's own rules; `start` if there are none."""
     found = _GAPS[dialect].match(sql, start, end)
@@ -333,7 +337,7 @@ class _Statement:
         self.sql, self.dialect, self.params = sql, dialect, params
         self._dialect = Dialect.get_or_raise(dialect)
         try:
-            self.tokens = self._dialect.tokenize(sql)
+            self.tokens = tokenize_sql(sql, dialect)
         except TokenError as error:
             raise InvalidQuery(
                 f"The query cannot be split into tokens: {error}.", hint="Close every quote and every comment."
@@ -349,12 +353,6 @@ class _Statement:
     def _check_shape(self) -> None:
         if not self.tokens:
             raise InvalidQuery("The query is empty.", hint="Write a query, such as `SELECT 1`.")
-        if len(self.tokens) > MAX_TOKENS:
-            raise Refused(
-                f"The query has {len(self.tokens):,} tokens; the limit is {MAX_TOKENS:,}.",
-                hint="Join with a table instead of listing values.",
-                reason="size",
-            )
         first = self.tokens[0]
         if first.text.upper() not in _STARTS:
             word = (self.raw(first).split() or [""])[0].upper()
@@ -376,13 +374,13 @@ class _Statement:
                 )
             depth += (raw in "([{") - (raw in ")]}")
             if depth > MAX_DEPTH:
-                raise _too_deep()
+                raise too_deep_error()
 
     def _check_lexemes(self) -> None:
         from sqlglot.tokenizer_core import TokenType
 
         end = 0
-        for token in self.tokens:
+        for index, token in enumerate(self.tokens):
             self._check_gap(end, token.start)
             raw = self.raw(token)
             if token.token_type == TokenType.HINT:
@@ -394,13 +392,49 @@ class _Statement:
                 continue
             if not _LEXEMES[self.dialect].fullmatch(raw) and not _SYMBOL.fullmatch(raw):
                 self.refuse(_misread(raw), "token", token.start, "Use plain names, numbers and quoted strings.")
-            if not raw.isascii() and _WORDS_ALONE.fullmatch(raw) and any(map(_looks_ascii, raw.split())):
-                hint = "Write keywords in ASCII letters; if it is a name, put it in quotes."
-                message = f"`{_short(raw)}` contains a letter that can be mistaken for an ASCII letter."
-                self.refuse(message, "token", token.start, hint)
+            if not raw.isascii() and _WORDS_ALONE.fullmatch(raw):
+                self._check_letters(token, raw)
+            if index:
+                self._check_glue(index)
             self._check_word(token, raw)
             end = token.end + 1
         self._check_gap(end, len(self.sql))
+
+    def _check_letters(self, token: Any, raw: str) -> None:
+        """Refuse words of which engines and parsers disagree whether they are names, keywords or numbers."""
+        if any(map(_looks_ascii, raw.split())):
+            hint = "Write keywords in ASCII letters; if it is a name, put it in quotes."
+            message = f"`{_short(raw)}` contains a letter that can be mistaken for an ASCII letter."
+            self.refuse(message, "token", token.start, hint)
+        if any(not _is_letter(word[0]) for word in raw.split()):
+            message = f"`{_short(raw)}` begins with neither a letter nor a digit."
+            self.refuse(message, "token", token.start, "If it is a name, put it in quotes.")
+        if self.dialect == "mysql" and max(raw) > "\uffff":
+            message = f"`{_short(raw)}` contains a character beyond U+FFFF, which MySQL does not allow in names."
+            self.refuse(message, "token", token.start, "Use another name.")
+
+    def _check_glue(self, index: int) -> None:
+        """Refuse a number or a text that touches the next word: engines differ in where `1e0FROM` or `0xFFROM` ends.
+
+        The same holds for a number and a dot that does not belong to it, as in `a.1` and `1.5.a`. A word may touch the
+        quote after it, as in `date'2024-01-01'`.
+        """
+        token, before = self.tokens[index], self.tokens[index - 1]
+        raw, left = self.raw(token), self.raw(before)
+        touches = before.end + 1 == token.start
+        if left == ".":
+            # A dot before a number is the beginning of a fraction, unless it touches a name, a number or a bracket.
+            glued = _is_digit(raw[0]) and (not touches or _ends_value(self.sql[max(before.start - 1, 0)]))
+        elif raw == ".":
+            glued = touches and _is_digit(left[0])
+        else:
+            ends = _WORDLIKE.match(left[-1]) or _is_digit(left[0])
+            glued = touches and left != "$" and bool(ends and _WORDLIKE.match(raw))
+            glued = glued and not (_WORDS_ALONE.fullmatch(left) and raw[0] in "'`\"")
+        if glued:
+            message = f"`{_short(left + raw)}` is refused, because the database might end the first part elsewhere."
+            hint = "Write a blank between a number or a text and the next word; put unusual names in quotes."
+            self.refuse(message, "token", before.start, hint)
 
     def _is_parameter(self, offset: int) -> bool:
         """Return whether Postgres reads `$1` here, for which there is a value."""
@@ -452,7 +486,7 @@ class _Statement:
         from sqlglot.errors import ParseError
 
         try:
-            trees = self._dialect.parser().parse(list(self.tokens), self.sql)
+            trees = parse_sql_tokens(self.tokens, self.sql, self.dialect)
         except ParseError as error:
             raise self._invalid(error) from None
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
@@ -769,6 +803,7 @@ class _Walk:
         self._named: set[str] = set()
         self._sources: dict[str, set[str | None]] = {}
         self._scopes: dict[int, CteScope | None] = {}
+        self._invoked: list[Any] = []
 
     def tree(self, root: Any) -> None:
         from sqlglot import exp
@@ -820,6 +855,7 @@ class _Walk:
         if isinstance(node, exp.Func):
             if name in self._bare and name not in _BARE:
                 self._refuse_call(str(node.sql_name()).lower(), self._position_of(node))
+            self._invoked.append(node)
             return
         if self._statement.is_bound(node):
             return
@@ -1011,6 +1047,9 @@ class _Walk:
         for before, dot, token in zip(tokens, tokens[1:], tokens[2:]):
             if self._statement.raw(dot) != "." or token.start in self._in_tables or token.text == "*":
                 continue
+            if _is_digit(token.text[:1]) and _is_digit(self._statement.raw(token)[0]):
+                # The dot begins a fraction, as `_check_glue` ensures.
+                continue
             name, raw = _truncate(_ascii_lower(token.text)), self._statement.raw(before)
             of_table = _NAMES.match(raw) is not None
             harmless = name in self._functions or name in _CONVERSIONS
@@ -1100,23 +1139,36 @@ class _Walk:
 
     def calls(self) -> None:
         """Refuse a name before a bracket unless it is an allowed function, a keyword or a declared alias."""
-        tokens = self._statement.tokens
+        tokens, checked = self._statement.tokens, dict[int, str]()
         for index, token in enumerate(tokens):
             raw = self._statement.raw(token)
             follows = self._statement.raw(tokens[index + 1]) if index + 1 < len(tokens) else ""
             if raw.lower() == "for" and _LOCKS.match(follows):
                 message = "Row locks (`FOR UPDATE`, `FOR SHARE`) are not allowed; a source is read-only."
                 self._statement.refuse(message, "lock", token.start, "Remove the clause.")
-            if follows == "(" and (raw[0].isalpha() or raw[0] in '_"`['):
+            if follows == "(" and not _SYMBOL.fullmatch(raw):
                 before = self._statement.raw(tokens[index - 1]) if index else ""
                 qualifier = tokens[index - 2].text if before == "." and index > 1 else ""
                 self._call(token, raw, before, qualifier)
+                checked[token.start] = _ascii_lower(token.text)
+        self._check_invoked(checked)
+
+    def _check_invoked(self, checked: Mapping[int, str]) -> None:
+        """Refuse a function of the tree if its name is not among the tokens that were checked: (offset, name)."""
+        from sqlglot import exp
+
+        names = frozenset(checked.values())
+        for node in self._invoked:
+            offset = _offset(node)
+            named = isinstance(node, exp.Anonymous)
+            if (offset is not None and offset not in checked) or (named and _ascii_lower(node.name) not in names):
+                self._refuse_call(self._call_name(node), self._position_of(node))
 
     def _call(self, token: Any, raw: str, before: str, qualifier: str) -> None:
         word = raw.lower().split()[-1]
         if token.start in self._declared:
             return
-        if before == "." or not (raw[0].isalpha() or raw[0] == "_"):
+        if before == "." or not _is_letter(raw[0]):
             name = token.text if before != "." else f"{qualifier}.{token.text}"
             position = _position(self._statement.sql, token.start)
             self._refuse_call(name.lower(), position, hint="Call an allowed function without quotes or a schema.")

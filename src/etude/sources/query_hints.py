@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from etude.sources.sql_parsing import parse_sql
+
 if TYPE_CHECKING:
     from sqlglot import exp
 
@@ -254,7 +256,6 @@ def query_hint_for_dialect(sql: str, dialect: str, dates: Collection[str] = ()) 
     """
     import logging
 
-    import sqlglot
     from sqlglot import exp
 
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
@@ -263,7 +264,7 @@ def query_hint_for_dialect(sql: str, dialect: str, dates: Collection[str] = ()) 
         if other == dialect or not re.search(mark, sql, re.I):
             continue
         try:
-            trees = sqlglot.parse(sql, read=other)
+            trees = parse_sql(sql, other)
             if dialect == "sqlite":
                 for difference in _date_differences(trees, dates):
                     for side in ("this", "expression"):
@@ -278,12 +279,10 @@ def query_hint_for_dialect(sql: str, dialect: str, dates: Collection[str] = ()) 
 
 def query_hint_date_difference(sql: str, dates: Collection[str]) -> str:
     """Return the first difference of two dates in a query for SQLite, which computes with their years; else empty."""
-    import sqlglot
-
     if "-" not in sql or not dates:
         return ""
     try:
-        found = _date_differences(sqlglot.parse(sql, read="sqlite"), dates)
+        found = _date_differences(parse_sql(sql, "sqlite"), dates)
     except Exception:  # the engine has accepted it; this is only a warning
         return ""
     return found[0].sql("sqlite") if found else ""

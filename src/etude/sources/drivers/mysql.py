@@ -168,6 +168,10 @@ class MysqlDriver(ServerDriver["_Schema"]):
         tables, columns, schemas, stored = self._ask(_TABLES, _COLUMNS, _SCHEMAS, _STORED)
         return _Schema(self._mount, str(self._where.get("database") or ""), tables, columns, schemas, stored)
 
+    def _code_state(self) -> str:
+        (stored,) = self._ask(_STORED)
+        return repr(sorted(stored))
+
     def excess_rights(self) -> list[str]:
         """Return the privileges of the user beyond reading the granted tables, from SHOW GRANTS."""
         grants, tables = self._ask("SHOW GRANTS", _TABLES)

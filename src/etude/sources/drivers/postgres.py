@@ -142,6 +142,17 @@ SELECT DISTINCT lower(typname) FROM pg_type o JOIN pg_namespace n ON n.oid = typ
 LEFT JOIN pg_class c ON c.oid = typrelid
 WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND typelem = 0 AND typtype <> 'e'
   AND (c.relkind IS NULL OR c.relkind = 'c') AND NOT {_OF_EXTENSION.format("'pg_type'")}"""
+# One row that changes with every user-defined function, operator, cast, operator class and type, and with the schemas.
+_CODE_STATE = " UNION ALL ".join(
+    f"SELECT count(*), coalesce(sum(oid::bigint), 0)::text, coalesce(sum(xmin::text::bigint), 0)::text FROM {table}"
+    f" WHERE oid >= {_FIRST_USER_OID}{more}"
+    for table, more in {
+        **dict.fromkeys(("pg_proc", "pg_operator", "pg_cast", "pg_opclass", "pg_amproc", "pg_amop"), ""),
+        "pg_namespace": " AND nspname !~ '^pg_(toast|temp)'",
+        # Without the types of the rows of tables: temporary tables come and go.
+        "pg_type": " AND typelem = 0 AND (typrelid = 0 OR typrelid IN (SELECT oid FROM pg_class WHERE relkind = 'c'))",
+    }.items()
+)
 _FIELDS = """
 SELECT DISTINCT attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
 WHERE relkind = 'c' AND attnum > 0 AND NOT attisdropped"""
@@ -326,6 +337,9 @@ class PostgresDriver(ServerDriver["_Schema"]):
 
     def _names(self, query: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._ask(query))
+
+    def _code_state(self) -> str:
+        return repr(self._ask(_CODE_STATE))
 
     def _is_wanted(self, relation: _Relation) -> bool:
         if self._mount.tables is None:

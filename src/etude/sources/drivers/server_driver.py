@@ -38,6 +38,19 @@ class ServerDriver(Driver, Generic[S]):
     def _load(self) -> S:
         """Return the current schema."""
 
+    _read_state: str | None = None
+
+    @abstractmethod
+    def _code_state(self) -> str:
+        """Return a text that changes if a user-defined function, or another object that runs code, changes."""
+
+    def _current(self) -> S:
+        """Return the schema, read again if user-defined code changed: a new function may have an allowed name."""
+        state = self._code_state()
+        if state != self._read_state:
+            self._schema, self._read_state = None, state
+        return self._known()
+
     def _known(self) -> S:
         if self._schema is None:
             self._schema = self._load()
@@ -46,7 +59,7 @@ class ServerDriver(Driver, Generic[S]):
     def check(self, sql: str, params: int = 0) -> CheckedQuery:
         """Return the statement without comments; it reads granted tables only."""
         try:
-            return check_sql(sql, self.dialect, self._known().granted, params)
+            return check_sql(sql, self.dialect, self._current().granted, params)
         except UnknownTable:
             # The table may have been created after the schema was read.
             self._schema = self._load()

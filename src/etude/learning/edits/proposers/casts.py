@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from etude.errors import Refused
 from etude.learning.edits.python_rewriting import parse_python_tree
 from etude.learning.edits.suite_diagnosis import DiagnosisProposal, SuiteDiagnosis
+from etude.sources.sql_parsing import parse_sql
 
 NAME = "casts"
 _ENGINES = {"sqlite3": "sqlite", "duckdb": "duckdb", "psycopg": "postgres", "pymysql": "mysql", "_duckdb": "duckdb"}
@@ -35,14 +37,14 @@ def propose_casts(diagnosis: SuiteDiagnosis) -> Iterator[DiagnosisProposal]:
 
 
 def _translations(text: str, engine: str) -> Iterator[str]:
-    import sqlglot
+    from sqlglot.errors import SqlglotError
 
     for dialect in _WRITTEN_FOR:
         if dialect == engine:
             continue
         try:
-            made = sqlglot.transpile(text, read=dialect, write=engine)
-        except sqlglot.errors.SqlglotError:
+            made = [tree.sql(dialect=engine) if tree else "" for tree in parse_sql(text, dialect)]
+        except (SqlglotError, RecursionError, Refused):
             continue
         if len(made) == 1 and "".join(made[0].split()) != "".join(text.split()) and '"""' not in made[0]:
             yield made[0]
