@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from typing import Any
 
-from etude.api.access_control import SAFE
+from etude.api.access_control import SAFE, read_access_secrets
 from etude.api.api_call import ApiCall
 from etude.api.api_caller import ANONYMOUS, ApiCaller
 from etude.api.problems import HttpError, respond_with_problem
@@ -100,6 +100,7 @@ class MiddlewareExchange:
         self._receive = receive
         self._send = send
         self._headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        self._secrets = read_access_secrets(self._headers)
         given = self._headers.get("x-request-id", "")
         self._id = given if _REQUEST_ID.fullmatch(given) else new_id("request")
         self._caller: ApiCaller = ANONYMOUS
@@ -119,7 +120,7 @@ class MiddlewareExchange:
         """Admit the request, answer it, and record the outcome."""
         try:
             if self._scope["path"] not in PROBES:
-                self._server.access_control.check_refusals(self._headers, self._address)
+                self._server.access_control.check_refusals(self._secrets, self._address)
         except EtudeError as error:
             self._shed = True
             await self._refuse(error)
@@ -142,7 +143,7 @@ class MiddlewareExchange:
         server, method = self._server, self._scope["method"]
         needs_key = self._scope["path"] not in OPEN and not self._scope["path"].startswith("/assets/")
         try:
-            self._caller = await server.access_control.identify(server.access_store, self._headers)
+            self._caller = await server.access_control.identify(server.access_store, self._secrets)
         except EtudeError:
             if needs_key:
                 raise
