@@ -15,6 +15,7 @@ from typing import Any
 from etude.api.access_control import SAFE, read_access_secrets
 from etude.api.api_call import ApiCall
 from etude.api.api_caller import ANONYMOUS, ApiCaller
+from etude.api.json_body import check_json_body
 from etude.api.problems import HttpError, respond_with_problem
 from etude.api.server_state import ServerState
 from etude.errors import Conflict, EtudeError, Forbidden, Invalid, problem
@@ -39,6 +40,8 @@ CLASSIC = frozenset(
 """Routes below `/api` that also work at the root."""
 UPLOADS = frozenset({"/api/datasets", "/api/ingest/file"})
 """Paths whose POST takes a body that may be large: the route reads it while it arrives."""
+OPEN_BODY = 64 << 10
+"""The largest body of a request without a valid key."""
 KEPT_BODY = 1 << 20
 """The largest response that is kept for a request with an Idempotency-Key."""
 TRANSIENT = frozenset({401, 408, 429, 499})
@@ -157,6 +160,8 @@ class MiddlewareExchange:
         slot.enter_context(server.access_control.limit_concurrency(self._caller))
         if method not in SAFE and not self._arriving:
             self._body = await self._read_body()
+            if "json" in self._headers.get("content-type", "").lower() or self._scope["path"] == "/mcp":
+                check_json_body(self._body)
         app = server.app.scoped(self._caller.tenant)
         server.observer.watch(self._caller.tenant)
         call = ApiCall(server, self._caller, app, self._id, self._disconnected, slot, self._noted)
@@ -165,14 +170,16 @@ class MiddlewareExchange:
     async def _read_body(self) -> bytes:
         """Return the whole body; refuse a body that is too large or too slow before any work starts."""
         settings = self._server.app.settings.server
+        is_open = self._caller is ANONYMOUS or self._scope["path"] in OPEN
+        largest = min(settings.body, OPEN_BODY) if is_open else settings.body
         length = self._headers.get("content-length", "")
         parts, size = [], int(length) if length.isdecimal() else 0
         try:
             async with asyncio.timeout(settings.body_s):
                 while True:
-                    if size > settings.body:
-                        hint = "Send less, or raise `server.body`."
-                        raise HttpError(413, f"The body is larger than {settings.body:,} bytes.", hint)
+                    if size > largest:
+                        hint = "Send less, or raise `server.body`." if largest == settings.body else "Send less."
+                        raise HttpError(413, f"The body is larger than {largest:,} bytes.", hint)
                     message = await self._receive()
                     if message["type"] == "http.disconnect":
                         self._client_gone.set()
