@@ -96,3 +96,15 @@ def test_the_check_is_linear(unit: bytes) -> None:
         except Invalid:
             continue
     assert time.thread_time() - before < 1.0
+
+
+def test_a_body_in_tiny_parts_costs_linear_time(client: TestClient) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b'{"query": "'
+        for _ in range(40_000):
+            yield b"x"
+        yield b'"}'
+
+    before = time.process_time()
+    assert client.post("/api/session", content=parts(), headers=JSON).status_code == 422
+    assert time.process_time() - before < 5.0

@@ -115,6 +115,7 @@ class MiddlewareExchange:
         self._claim: tuple[str, str] | None = None
         """The owner and name of a claimed Idempotency-Key whose response is not stored yet."""
         self._captured: list[bytes] | None = None
+        self._captured_size = 0
         self._media = ""
         self._shed = False
         self._noted: dict[str, str] = {}
@@ -173,11 +174,11 @@ class MiddlewareExchange:
         is_open = self._caller is ANONYMOUS or self._scope["path"] in OPEN
         largest = min(settings.body, OPEN_BODY) if is_open else settings.body
         length = self._headers.get("content-length", "")
-        parts, size = [], int(length) if length.isdecimal() else 0
+        parts, announced, size = [], int(length) if length.isdecimal() else 0, 0
         try:
             async with asyncio.timeout(settings.body_s):
                 while True:
-                    if size > largest:
+                    if max(announced, size) > largest:
                         hint = "Send less, or raise `server.body`." if largest == settings.body else "Send less."
                         raise HttpError(413, f"The body is larger than {largest:,} bytes.", hint)
                     message = await self._receive()
@@ -185,7 +186,7 @@ class MiddlewareExchange:
                         self._client_gone.set()
                         raise HttpError(400, "The client disconnected before the body was complete.")
                     parts.append(message.get("body", b""))
-                    size = max(size, sum(map(len, parts)))
+                    size += len(parts[-1])
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
@@ -284,7 +285,8 @@ class MiddlewareExchange:
                 self._captured = None
         elif self._captured is not None:
             self._captured.append(message.get("body", b""))
-            if sum(map(len, self._captured)) > KEPT_BODY:
+            self._captured_size += len(self._captured[-1])
+            if self._captured_size > KEPT_BODY:
                 self._captured = None
             if not message.get("more_body"):
                 await self._keep_response()
