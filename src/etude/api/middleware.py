@@ -16,7 +16,7 @@ from etude.api.access_control import SAFE, read_access_secrets
 from etude.api.api_call import ApiCall
 from etude.api.api_caller import ANONYMOUS, ApiCaller
 from etude.api.json_body import check_json_body
-from etude.api.problems import HttpError, respond_with_problem
+from etude.api.problems import HttpError, hide_outage_details, respond_with_problem
 from etude.api.server_state import ServerState
 from etude.errors import Conflict, EtudeError, Forbidden, Invalid, problem
 from etude.ids import new_id
@@ -293,7 +293,10 @@ class MiddlewareExchange:
         await self._send(message)
 
     async def _refuse(self, error: BaseException) -> None:
-        response = respond_with_problem(error, self._id, self._scope["path"])
+        shown = hide_outage_details(error, self._caller.role is not None)
+        if shown is not error:
+            _log.warning("%s", error, extra=self._facts())
+        response = respond_with_problem(shown, self._id, self._scope["path"])
         await response(self._scope, self._receive, self._send_message)
 
     @property
