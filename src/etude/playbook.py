@@ -16,9 +16,9 @@ _PARTS = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n(.*))?\Z", re.DOTALL | re
 _HINT = "Begin the file with `---`, `name: NAME`, `description: WHEN TO USE IT` and `---`; quote a value that has `: `."
 LARGEST = 1 << 20
 """The largest file that is read, in bytes."""
-_SENTENCE = re.compile(
-    r"^[\s>*-]*[`'\"*]*([^.`'\"*]{2,60}?)[`'\"*]* means ([^.]{2,200}?)[.\s]*$", re.IGNORECASE | re.MULTILINE
-)
+_SENTENCE = re.compile(r"[\s>*-]*+[`'\"*]*+([^.`'\"*]{2,60}?)[`'\"*]*+ means ([^.]{2,200})", re.IGNORECASE)
+LONGEST_SENTENCE = 1_000
+"""The longest line that is searched for a definition."""
 _ARTICLE = re.compile(r"^(?:the|a|an) ", re.IGNORECASE)
 
 
@@ -51,13 +51,22 @@ def find_playbook_definitions(playbook: Playbook, means: Any, triggers: Iterable
     elif means is not None:
         raise Invalid(f"`means` is {means!r}.", hint="Write pairs below it, such as `turnover: revenue`.")
     defined = {*triggers, playbook.name.casefold()}
-    for phrase, meaning in _SENTENCE.findall(playbook.text):
+    for phrase, meaning in _sentences(playbook.text):
         known = _ARTICLE.sub("", phrase.casefold().strip())
         if known in defined:
             told.setdefault(known, meaning.strip().strip("`'\"*"))
     for phrase, meaning in told.items():
         if phrase and meaning and phrase != meaning.casefold():
             yield Definition(phrase=phrase, meaning=meaning, playbook=playbook.name)
+
+
+def _sentences(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the phrase and the meaning of each line such as "Revenue means net sales."."""
+    for line in text.splitlines():
+        if len(line) <= LONGEST_SENTENCE and " means " in line.lower():
+            found = _SENTENCE.fullmatch(line.rstrip(". \t"))
+            if found:
+                yield found[1], found[2]
 
 
 def apply_playbook_definitions(question: str, definitions: Sequence[Definition]) -> tuple[str, list[Definition]]:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from tests.patience import wait_until
 
+from etude.agents import hub as hub_module
 from etude.agents.agent_control import AgentControl
-from etude.agents.hub import BUFFER_SIZE, Hub, HubWaker
+from etude.agents.hub import BUFFER_BYTES, BUFFER_SIZE, Hub, HubWaker
 from etude.agents.kinds.webhook import sign_webhook_body, verify_signature
 from etude.agents.worker import Worker
 from etude.app import App
@@ -361,3 +362,41 @@ def test_a_lone_surrogate_in_an_event_is_delivered_as_a_question_mark(
     while len(read) < 2:
         read += subscription.read(timeout=90)
     assert [json.loads(e.model_dump_json())["body"] for e in read] == [{"half ?": "?"}, "whole \U0001f600"]
+
+
+def test_large_events_leave_the_buffer_and_pages_are_bounded(agents: AgentControl) -> None:
+    with Hub(agents.queue) as hub:
+        start = hub.at
+        subscription = hub.subscribe(["big.*"], after=start)
+        for _ in range(12):
+            hub.publish("big.x", "x" * 1_000_000)
+        hub.publish("big.y", [[]] * 9_000)
+        assert hub.wait(start + 12, 20)
+        assert sum(event.size for event in hub._buffer) == hub._buffer_bytes <= BUFFER_BYTES
+        page, more = hub.topics.page("big.*", after=start, limit=1000)
+        assert (len(page), more) == (4, True)
+        seen: list[int] = []
+        while more:
+            page, more = hub.topics.page("big.*", after=seen[-1] if seen else start, limit=1000)
+            seen += [event.id for event in page]
+        assert len(seen) == 13
+        assert hub.topics.list("big.*", limit=1000)[-1].topic == "big.y"
+        read: list[int] = []
+        while len(read) < 13 and (found := subscription.read(5)):
+            read += [event.id for event in found]
+        assert read == seen
+
+
+def test_the_buffer_is_bounded_in_bytes(agents: AgentControl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_module, "BUFFER_BYTES", 10_000)
+    with Hub(agents.queue) as hub:
+        start = hub.at
+        subscription = hub.subscribe(["big.*"], after=start)
+        for number in range(20):
+            hub.publish("big.x", [number, "x" * 2_000])
+        assert hub.wait(start + 19, 20)
+        assert len(hub._buffer) < 5
+        read: list[int] = []
+        while len(read) < 20 and (found := subscription.read(5)):
+            read += [event.body[0] for event in found]
+        assert read == list(range(20))

@@ -352,3 +352,37 @@ def test_the_same_request_sent_twice_is_done_once(guarded: TestClient, app: App)
     assert guarded.post("/api/sql", json=wrong, headers=again).status_code == 422
     assert guarded.post("/api/sql", json=wrong, headers=again).headers["idempotency-replayed"] == "true"
     assert guarded.post("/api/sql", json=body, headers=headers | {"Idempotency-Key": "x" * 300}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '"' + '\\"' * 31_500 + '"',
+        '"' + "\\101" * 15_000 + '"',
+        "a" * 63_000,
+        '"; ' * 21_000,
+        "=;" * 31_500,
+        " " * 63_000,
+    ],
+)
+def test_a_cookie_costs_linear_time(guarded: TestClient, value: str) -> None:
+    headers = {"Cookie": f"{access_control.COOKIE}={value}"}
+    before = time.thread_time()
+    secrets = access_control.read_access_secrets({"cookie": headers["Cookie"]})
+    assert time.thread_time() - before < 0.1
+    assert secrets == access_control.AccessSecrets(None, None)
+    assert guarded.get("/api/datasets", headers=headers).status_code == 401
+
+
+def test_a_session_is_found_among_other_cookies() -> None:
+    for header in ("etude_session=abc-_1", 'a="x\\"y"; etude_session=abc-_1 ;b=c', "a;;etude_session=abc-_1"):
+        assert access_control.read_access_secrets({"cookie": header}).cookie == "abc-_1", header
+    for header in (
+        "",
+        "etude_session",
+        "etude_session=",
+        'etude_session="abc"',
+        "xetude_session=abc",
+        "etude_session=a\\b",
+    ):
+        assert access_control.read_access_secrets({"cookie": header}).cookie is None, header

@@ -23,6 +23,9 @@ from etude.validation import explain_validation
 if TYPE_CHECKING:
     from etude.agents.agent_app import AgentApp
 
+MAX_CONFIG = 200_000
+"""The most characters of a configuration: every step reads it."""
+
 
 def load_agent_kind(name: str) -> type[Kind[Any]]:
     """Return the kind of agent with this name: a built-in one, or one of an installed package."""
@@ -108,11 +111,16 @@ def check_agent_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Check the configuration of a kind of agent, and return it with defaults filled in."""
     checked: dict[str, Any] = parse_agent_config(kind, load_agent_kind(kind), config).model_dump(mode="json")
     try:
-        json.dumps(checked, allow_nan=False)
+        size = len(json.dumps(checked, allow_nan=False))
     except ValueError:
         raise Invalid(
             f"The configuration of a `{kind}` agent contains NaN or infinity.", hint="Give finite numbers."
         ) from None
+    if size > MAX_CONFIG:
+        raise Invalid(
+            f"The configuration of a `{kind}` agent has {size:,} characters as JSON.",
+            hint=f"Use at most {MAX_CONFIG:,}.",
+        )
     return checked
 
 

@@ -25,6 +25,8 @@ from etude.store.topics import HubEvent, Topics
 log = logging.getLogger("etude.agents")
 
 BUFFER_SIZE = 4096
+BUFFER_BYTES = 32 << 20
+"""About the most bytes of buffered events; older ones are read from the store."""
 POLL_S = 0.5
 BATCH_S = 0.02
 READ_LIMIT = 1000
@@ -38,7 +40,8 @@ class Hub:
     def __init__(self, queue: Queue) -> None:
         self.topics = Topics(queue)
         self._queue = queue
-        self._buffer: deque[HubEvent] = deque(maxlen=BUFFER_SIZE)
+        self._buffer: deque[HubEvent] = deque()
+        self._buffer_bytes = 0
         self._at = 0
         self._buffered_after = 0
         """All events after this id, up to `_at`, are in the buffer."""
@@ -95,9 +98,12 @@ class Hub:
     def _add_to_buffer(self, events: Sequence[HubEvent]) -> None:
         with self._arrived:
             for event in events:
-                if len(self._buffer) == BUFFER_SIZE:
-                    self._buffered_after = self._buffer[0].id
                 self._buffer.append(event)
+                self._buffer_bytes += event.size
+                while len(self._buffer) > BUFFER_SIZE or self._buffer_bytes > BUFFER_BYTES:
+                    oldest = self._buffer.popleft()
+                    self._buffer_bytes -= oldest.size
+                    self._buffered_after = oldest.id
             self._at = events[-1].id
             self._arrived.notify_all()
         for callback in list(self._callbacks):
@@ -143,7 +149,8 @@ class Hub:
             events = self.topics.read(after, READ_LIMIT)
             return events, events[-1].id if events else last
         events = self.topics.read_agent(tenant, agent, after, last, READ_LIMIT)
-        return events, events[-1].id if len(events) == READ_LIMIT else last
+        # A page may be cut short by its bytes, so only an empty one says that there are no more.
+        return events, events[-1].id if events else last
 
     def wait(self, after: int, seconds: float) -> bool:
         """Wait until there is an event after an id; return False if none came in time."""

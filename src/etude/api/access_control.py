@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.cookies import CookieError, SimpleCookie
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from etude.api.api_caller import ANONYMOUS, OWNER, ApiCaller
@@ -30,6 +31,16 @@ REMEMBERED = 10_000
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 LINKED = frozenset({"/", "/health", "/healthz", "/favicon.ico"})
 """Paths that other sites may link to: they cost next to nothing."""
+_SESSION = re.compile(r"[A-Za-z0-9_-]{1,256}")
+"""The cookie of a session, as `secrets.token_urlsafe` makes it."""
+
+
+@dataclass(frozen=True)
+class AccessSecrets:
+    """What a request shows to say who sent it: a key, or else the cookie of a browser session."""
+
+    key: str | None
+    cookie: str | None
 
 
 class AccessControl:
@@ -50,19 +61,18 @@ class AccessControl:
 
     # Authentication.
 
-    async def identify(self, access_store: AccessStore[ApiKey], headers: Mapping[str, str]) -> ApiCaller:
+    async def identify(self, access_store: AccessStore[ApiKey], secrets: AccessSecrets) -> ApiCaller:
         """Return the caller by its key or its cookie; `OWNER` if keys are off."""
         if not self.keys:
             # Many clients cannot leave out the key, so it is ignored if keys are off.
             return OWNER
-        token, cookie = _read_secrets(headers)
-        if token is not None:
-            key = await self._look_up(access_store, self._identity.authenticate, token)
+        if secrets.key is not None:
+            key = await self._look_up(access_store, self._identity.authenticate, secrets.key)
             return ApiCaller(key.tenant, key.role, key)
-        if cookie is None:
+        if secrets.cookie is None:
             return ANONYMOUS
-        key = await self._look_up(access_store, self._identity.logged_in, cookie)
-        return ApiCaller(key.tenant, key.role, key, cookie)
+        key = await self._look_up(access_store, self._identity.logged_in, secrets.cookie)
+        return ApiCaller(key.tenant, key.role, key, secrets.cookie)
 
     async def _look_up(self, access_store: AccessStore[ApiKey], find: Callable[[str], ApiKey], secret: str) -> ApiKey:
         name = _hash(secret)
@@ -144,7 +154,7 @@ class AccessControl:
                 )
             self._buckets[caller.name] = (left - 1, now)
 
-    def check_refusals(self, headers: Mapping[str, str], address: str) -> None:
+    def check_refusals(self, secrets: AccessSecrets, address: str) -> None:
         """Raise if the sender had too many refusals: a flood of bad requests must cost others little.
 
         This comes before the store is asked for the key. So the sender is the key if it was valid in an earlier
@@ -153,7 +163,7 @@ class AccessControl:
         limit = self._settings.refused_per_minute
         if not self.keys or not limit:
             return  # without keys, only local users get this far
-        secret = next(filter(None, _read_secrets(headers)), None)
+        secret = secrets.key or secrets.cookie
         sender = self._key_ids.get(_hash(secret), address) if secret is not None else address
         left = self._refusals_left(sender, limit)
         if left < 1:
@@ -236,22 +246,26 @@ def access_csrf_token(cookie: str) -> str:
     return hmac.new(cookie.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 
-def _read_secrets(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return the key and the session that a request shows; the key counts if it has both."""
+def read_access_secrets(headers: Mapping[str, str]) -> AccessSecrets:
+    """Return the key or the session that a request shows; the key counts if it has both."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if token and scheme.lower() == "bearer":
-        return token.strip(), None
-    return None, read_access_cookie(headers.get("cookie", ""))
+        return AccessSecrets(token.strip(), None)
+    return AccessSecrets(None, _read_cookie(headers.get("cookie", "")))
 
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def read_access_cookie(header: str) -> str | None:
-    """Return the session in a Cookie header, or None."""
-    try:
-        found = SimpleCookie(header).get(COOKIE)
-    except CookieError:
-        return None
-    return found.value if found is not None and found.value else None
+def _read_cookie(header: str) -> str | None:
+    """Return the session in a Cookie header, or None.
+
+    The standard library's parser needs quadratic time to remove quotes and backslashes, and this runs on the event loop
+    before the caller is known. A session has only letters, digits, `-` and `_`; another value is not a session.
+    """
+    for part in header.split(";"):
+        name, _, value = part.partition("=")
+        if name.strip() == COOKIE:
+            return value.strip() if _SESSION.fullmatch(value.strip()) else None
+    return None

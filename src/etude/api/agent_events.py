@@ -75,10 +75,13 @@ async def list_events(
     after: After = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Listing[HubEvent]:
-    """List events in order: the newest, or those after an id. `next` is the value of `after` for the next page."""
+    """List events in order: the newest, or those after an id. `next` is the value of `after` for the next page.
+
+    A page has at most 4 MiB of bodies, so it may be shorter than `limit`.
+    """
     topics = Topics(call.app.agents.queue)
-    found = await call.access_store(topics.list, topic, agent, after, limit)
-    return Listing(items=list(found), next=str(found[-1].id) if len(found) == limit else None)
+    found, more = await call.access_store(topics.page, topic, agent, after, limit)
+    return Listing(items=list(found), next=str(found[-1].id) if more else None)
 
 
 @router.post("/events", status_code=202, response_class=Response)

@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from typing import Any
 
-from etude.api.access_control import SAFE
+from etude.api.access_control import SAFE, read_access_secrets
 from etude.api.api_call import ApiCall
 from etude.api.api_caller import ANONYMOUS, ApiCaller
-from etude.api.problems import HttpError, respond_with_problem
+from etude.api.json_body import check_json_body
+from etude.api.problems import HttpError, hide_outage_details, respond_with_problem
 from etude.api.server_state import ServerState
 from etude.errors import Conflict, EtudeError, Forbidden, Invalid, problem
 from etude.ids import new_id
@@ -39,6 +40,8 @@ CLASSIC = frozenset(
 """Routes below `/api` that also work at the root."""
 UPLOADS = frozenset({"/api/datasets", "/api/ingest/file"})
 """Paths whose POST takes a body that may be large: the route reads it while it arrives."""
+OPEN_BODY = 64 << 10
+"""The largest body of a request without a valid key."""
 KEPT_BODY = 1 << 20
 """The largest response that is kept for a request with an Idempotency-Key."""
 TRANSIENT = frozenset({401, 408, 429, 499})
@@ -100,6 +103,7 @@ class MiddlewareExchange:
         self._receive = receive
         self._send = send
         self._headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        self._secrets = read_access_secrets(self._headers)
         given = self._headers.get("x-request-id", "")
         self._id = given if _REQUEST_ID.fullmatch(given) else new_id("request")
         self._caller: ApiCaller = ANONYMOUS
@@ -111,6 +115,7 @@ class MiddlewareExchange:
         self._claim: tuple[str, str] | None = None
         """The owner and name of a claimed Idempotency-Key whose response is not stored yet."""
         self._captured: list[bytes] | None = None
+        self._captured_size = 0
         self._media = ""
         self._shed = False
         self._noted: dict[str, str] = {}
@@ -119,7 +124,7 @@ class MiddlewareExchange:
         """Admit the request, answer it, and record the outcome."""
         try:
             if self._scope["path"] not in PROBES:
-                self._server.access_control.check_refusals(self._headers, self._address)
+                self._server.access_control.check_refusals(self._secrets, self._address)
         except EtudeError as error:
             self._shed = True
             await self._refuse(error)
@@ -142,7 +147,7 @@ class MiddlewareExchange:
         server, method = self._server, self._scope["method"]
         needs_key = self._scope["path"] not in OPEN and not self._scope["path"].startswith("/assets/")
         try:
-            self._caller = await server.access_control.identify(server.access_store, self._headers)
+            self._caller = await server.access_control.identify(server.access_store, self._secrets)
         except EtudeError:
             if needs_key:
                 raise
@@ -156,6 +161,8 @@ class MiddlewareExchange:
         slot.enter_context(server.access_control.limit_concurrency(self._caller))
         if method not in SAFE and not self._arriving:
             self._body = await self._read_body()
+            if "json" in self._headers.get("content-type", "").lower() or self._scope["path"] == "/mcp":
+                check_json_body(self._body)
         app = server.app.scoped(self._caller.tenant)
         server.observer.watch(self._caller.tenant)
         call = ApiCall(server, self._caller, app, self._id, self._disconnected, slot, self._noted)
@@ -164,20 +171,22 @@ class MiddlewareExchange:
     async def _read_body(self) -> bytes:
         """Return the whole body; refuse a body that is too large or too slow before any work starts."""
         settings = self._server.app.settings.server
+        is_open = self._caller is ANONYMOUS or self._scope["path"] in OPEN
+        largest = min(settings.body, OPEN_BODY) if is_open else settings.body
         length = self._headers.get("content-length", "")
-        parts, size = [], int(length) if length.isdecimal() else 0
+        parts, announced, size = [], int(length) if length.isdecimal() else 0, 0
         try:
             async with asyncio.timeout(settings.body_s):
                 while True:
-                    if size > settings.body:
-                        hint = "Send less, or raise `server.body`."
-                        raise HttpError(413, f"The body is larger than {settings.body:,} bytes.", hint)
+                    if max(announced, size) > largest:
+                        hint = "Send less, or raise `server.body`." if largest == settings.body else "Send less."
+                        raise HttpError(413, f"The body is larger than {largest:,} bytes.", hint)
                     message = await self._receive()
                     if message["type"] == "http.disconnect":
                         self._client_gone.set()
                         raise HttpError(400, "The client disconnected before the body was complete.")
                     parts.append(message.get("body", b""))
-                    size = max(size, sum(map(len, parts)))
+                    size += len(parts[-1])
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
@@ -276,14 +285,18 @@ class MiddlewareExchange:
                 self._captured = None
         elif self._captured is not None:
             self._captured.append(message.get("body", b""))
-            if sum(map(len, self._captured)) > KEPT_BODY:
+            self._captured_size += len(self._captured[-1])
+            if self._captured_size > KEPT_BODY:
                 self._captured = None
             if not message.get("more_body"):
                 await self._keep_response()
         await self._send(message)
 
     async def _refuse(self, error: BaseException) -> None:
-        response = respond_with_problem(error, self._id, self._scope["path"])
+        shown = hide_outage_details(error, self._caller.role is not None)
+        if shown is not error:
+            _log.warning("%s", error, extra=self._facts())
+        response = respond_with_problem(shown, self._id, self._scope["path"])
         await response(self._scope, self._receive, self._send_message)
 
     @property

@@ -56,7 +56,7 @@ class ChatTurn(_LenientModel):
     """A message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: str | Annotated[list[TextPart], Field(max_length=500, fail_fast=True)] | None = None
 
     @property
     def plain_text(self) -> str:
@@ -75,7 +75,7 @@ class CompletionRequest(_LenientModel):
     """A conversation to continue."""
 
     model: str = Field(max_length=300)
-    messages: Annotated[list[ChatTurn], Field(min_length=1, max_length=500)]
+    messages: Annotated[list[ChatTurn], Field(min_length=1, max_length=500, fail_fast=True)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -84,7 +84,7 @@ class ResponseRequest(_LenientModel):
     """Input to answer; `previous_response_id` continues the thread of that response."""
 
     model: str = Field(max_length=300)
-    input: str | Annotated[list[ChatTurn], Field(min_length=1, max_length=500)]
+    input: str | Annotated[list[ChatTurn], Field(min_length=1, max_length=500, fail_fast=True)]
     instructions: str | None = None
     """What a system message says."""
     previous_response_id: str | None = Field(default=None, max_length=100)

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from etude.errors import EtudeError, Invalid, problem
+from etude.errors import EtudeError, Invalid, Unavailable, problem
 from etude.validation import explain_validation, find_field_validation_error
 
 MEDIA = "application/problem+json"
@@ -99,6 +99,13 @@ def respond_with_problem(error: BaseException, request_id: str | None = None, pa
     return Response(json.dumps(body), body["status"], headers, MEDIA)
 
 
+def hide_outage_details(error: BaseException, known: bool) -> BaseException:
+    """Return the error to show to a caller: if it is not known who calls, an outage reveals nothing of the server."""
+    if known or not isinstance(error, Unavailable):
+        return error
+    return Unavailable("A part of the server is not available now.", hint="Try again later.")
+
+
 def explain_invalid_request(error: RequestValidationError, route: object = None) -> EtudeError:
     """Return an error that says in one sentence what is wrong with a request, and where."""
     if find_field_validation_error(error).type == "json_invalid":
@@ -117,7 +124,9 @@ def add_problem_handlers(api: FastAPI) -> None:
     """Register handlers that turn every error into a problem response."""
 
     async def known(request: Request, error: Exception) -> Response:
-        return respond_with_problem(error, _request_id(request), request.url.path)
+        call = request.scope.get("state", {}).get("call")
+        shown = hide_outage_details(error, call is not None and call.caller.role is not None)
+        return respond_with_problem(shown, _request_id(request), request.url.path)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class

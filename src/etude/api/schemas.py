@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -18,6 +19,8 @@ from etude.store.identity import KeyLimits, Role
 T = TypeVar("T")
 TEXT = 200_000
 """The longest question or query."""
+MOST_KEYS = 100
+"""More keys than any body has fields."""
 
 
 def _check_timestamp(text: Any) -> Any:
@@ -45,6 +48,12 @@ class Body(Entity):
     """The body of a request. Its types are strict: nothing is converted."""
 
     model_config = ConfigDict(strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_keys_beyond_most(cls, value: Any) -> Any:
+        """Keep the first `MOST_KEYS` keys: one of them is unknown, and each further one would become an error too."""
+        return dict(islice(value.items(), MOST_KEYS)) if isinstance(value, dict) and len(value) > MOST_KEYS else value
 
 
 class AskedLimits(Body):

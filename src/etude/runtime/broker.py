@@ -6,6 +6,7 @@ import base64
 import contextlib
 import os
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -125,6 +126,9 @@ class DataBroker:
         self._spent = _Spent()
         self._spent_again = _Spent()
         self.files: dict[str, bytes] = {}
+        self._loaded: dict[str, tuple[bytes, int]] = {}
+        """The shared memory of loaded files. A file is lent as one memory, however often the session loads it."""
+        weakref.finalize(self, _close_loaded, self._loaded)
         self.log: RunLog | None = None
         self.step_id = ""
         self.replay: deque[CellQuery] | None = None
@@ -247,8 +251,15 @@ class DataBroker:
         data = self.files.get(check_saved_file_name(name))
         if data is None:
             raise NotFound(f"There is no file `{name}` here.", hint="`etude.save` writes one.")
-        # Shared memory cannot be empty.
-        return ({"size": len(data)}, wire.share_wire_memory(data)) if data else ({}, None)
+        if not data:
+            return {}, None  # shared memory cannot be empty
+        known = self._loaded.get(str(name))
+        if known is None or known[0] is not data:
+            fd = wire.share_wire_memory(data)
+            if known is not None:
+                os.close(known[1])
+            known = self._loaded[str(name)] = (data, fd)
+        return {"size": len(data)}, os.dup(known[1])
 
     def _sql(
         self, access: SourceAccess, sql: str, params: Encoded | None, given: dict[str, Any], left_s: float
@@ -422,3 +433,8 @@ def _explain_limit(error: LimitExceeded, limits: Limits, within: Limits) -> Limi
             value=within.bytes,
         )
     return error
+
+
+def _close_loaded(loaded: dict[str, tuple[bytes, int]]) -> None:
+    while loaded:
+        os.close(loaded.popitem()[1][1])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+from pydantic import PrivateAttr
 
 from etude.entities import Entity
 from etude.errors import Invalid
@@ -16,6 +19,8 @@ from etude.store.queue_dialect import json_for_queue
 
 TOPIC = re.compile(r"[a-z0-9_]+([.-][a-z0-9_]+)*")
 MAX_BODY = 1 << 20
+PAGE_CHARS = 4 << 20
+"""The most characters of the bodies of events that are read at once; one event is always read."""
 SETTLE_S = 2.0
 """How long to wait for a missing id: its transaction may not have committed yet."""
 
@@ -44,6 +49,12 @@ class HubEvent(Entity):
     agent: str | None
     body: Any
     created_at: datetime
+    _size: int = PrivateAttr(default=0)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the event takes in memory."""
+        return self._size
 
 
 class Topics:
@@ -69,15 +80,27 @@ class Topics:
 
     def read(self, after: int, limit: int = 1000) -> list[HubEvent]:
         """Return the events after an id, in order, up to the first missing id that may still appear."""
-        return [_event(row) for row in topic_events_before_gap(self.queue.read(READ, SETTLE_S, after, limit), after)]
+        rows, _ = self._read_page(READ, SETTLE_S, after, limit=limit)
+        return [_event(row) for row in topic_events_before_gap(rows, after)]
 
     def read_agent(self, tenant: str, agent: str | None, after: int, last: int, limit: int = 1000) -> list[HubEvent]:
         """Return the events of one agent, or those of no agent, after an id and up to an id read before."""
         if agent is None:
-            rows = self.queue.read(READ_WITHOUT_AGENT, tenant, after, last, limit)
+            rows, _ = self._read_page(READ_WITHOUT_AGENT, tenant, after, last, limit=limit)
         else:
-            rows = self.queue.read(READ_AGENT, tenant, agent, after, last, limit)
+            rows, _ = self._read_page(READ_AGENT, tenant, agent, after, last, limit=limit)
         return [_event(row) for row in rows]
+
+    def _read_page(self, statement: str, *values: Any, limit: int) -> tuple[Rows, bool]:
+        """Return the first rows whose bodies fit into a page, and whether more rows may follow.
+
+        The lengths are read first: a thousand bodies may take a gigabyte.
+        """
+        lengths = self.queue.read(statement.replace(" body,", " length(body),"), *values, limit)
+        sums = itertools.accumulate(int(row[4]) for row in lengths)
+        fitting = max(1, sum(total <= PAGE_CHARS for total in sums))
+        more = len(lengths) == limit or fitting < len(lengths)
+        return (self.queue.read(statement, *values, min(fitting, limit)) if lengths else lengths), more
 
     def list(
         self, topic: str = ANY, agent: str | None = None, after: int | None = None, limit: int = 100
@@ -86,11 +109,18 @@ class Topics:
 
         `*` in a topic stands for any text.
         """
+        return self.page(topic, agent, after, limit)[0]
+
+    def page(
+        self, topic: str = ANY, agent: str | None = None, after: int | None = None, limit: int = 100
+    ) -> tuple[Sequence[HubEvent], bool]:
+        """Return events as `list` does, at most `PAGE_CHARS` of them, and whether there may be more."""
         pattern = topic.replace("!", "!!").replace("_", "!_").replace("%", "!%").replace("*", "%")
         where, values = (" AND agent = ?", [agent]) if agent is not None else ("", [])
         statement = LIST.replace("{where}", where).replace("{order}", "DESC" if after is None else "ASC")
-        rows = self.queue.read(statement, self.queue.tenant, after or 0, pattern, *values, store_row_limit(limit))
-        return [_event(row) for row in (reversed(rows) if after is None else rows)]
+        where_values = (self.queue.tenant, after or 0, pattern, *values)
+        rows, more = self._read_page(statement, *where_values, limit=store_row_limit(limit))
+        return [_event(row) for row in (reversed(rows) if after is None else rows)], more
 
 
 def check_topic_event(topic: str, body: Any, largest: int = MAX_BODY) -> str:
@@ -123,7 +153,7 @@ def topic_events_before_gap(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]
 def _event(row: tuple[Any, ...]) -> HubEvent:
     event_id, tenant, topic, agent, body, created, _ = row
     # Skip validation: the event was checked when it was written, and checking again costs more than reading.
-    return HubEvent.model_construct(
+    event = HubEvent.model_construct(
         id=event_id,
         tenant=tenant,
         topic=topic,
@@ -131,3 +161,5 @@ def _event(row: tuple[Any, ...]) -> HubEvent:
         body=json.loads(body),
         created_at=datetime.fromtimestamp(created, UTC),
     )
+    event._size = 500 + len(body) + 64 * sum(map(body.count, ",[{"))
+    return event

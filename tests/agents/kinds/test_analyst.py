@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from tests.patience import wait_until
 from tests.relay import Relay, relay_to_postgres
 
 from etude.agents.agent_control import AgentControl
+from etude.agents.agent_kinds import check_agent_config
+from etude.agents.kinds.analyst import AnalystAgent, AnalystConfig
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.errors import Invalid
@@ -237,3 +240,18 @@ def test_a_file_that_is_gone_for_a_while_is_not_an_answer(app: App, agents: Agen
         away.rename(stock)
         assert done(agents)["document"].rstrip().endswith("| 2 |")
     assert "Not answered" not in agents.state("a")["document"]
+
+
+def test_the_marks_of_a_list_are_removed_in_linear_time() -> None:
+    goal = "x" + " " * 19_000 + "y\n  1) how many\n- sales - returns"
+    agent = AnalystAgent(AnalystConfig(source="shop", goal=goal))
+    before = time.thread_time()
+    ahead = agent._begin()["ahead"]
+    assert time.thread_time() - before < 0.5
+    assert ahead[1:] == ["how many", "sales - returns"]
+
+
+def test_a_configuration_has_a_limit() -> None:
+    for config in ({"goal": "x" * 20_001}, {"questions": ["x" * 1000] * 300}):
+        with pytest.raises(Invalid):
+            check_agent_config("analyst", {"source": "shop"} | config)

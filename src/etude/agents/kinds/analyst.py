@@ -32,14 +32,19 @@ The findings so far:
 Reply with one question, on one line, that the data can answer and that helps to reach the goal. Do not repeat a
 question that was answered, and do not use numbers that are not given here. Reply {enough} if the goal is reached or if
 the data cannot answer more."""
-_LIST_MARK = re.compile(r"\s*(?:[-*]|\d+[.)])\s+")
+_LIST_MARK = re.compile(r"(?:[-*]|\d{1,9}[.)])\s+")
+
+
+def _without_list_mark(line: str) -> str:
+    mark = _LIST_MARK.match(line)
+    return line[mark.end() :] if mark else line
 
 
 class AnalystConfig(Entity):
     """The goal, the source, and the model."""
 
     source: str
-    goal: str = ""
+    goal: str = Field(default="", max_length=20_000)
     """A goal in words for a model; without a model, one question per line."""
     questions: tuple[str, ...] = ()
     """The first questions to ask."""
@@ -80,7 +85,7 @@ class AnalystAgent(Kind[AnalystConfig]):
     def _begin(self) -> dict[str, Any]:
         ahead = list(self.config.questions)
         if self.config.model == "offline" and not ahead:
-            ahead = [_LIST_MARK.sub("", line, count=1) for line in self.config.goal.splitlines()]
+            ahead = [_without_list_mark(line.strip()) for line in self.config.goal.splitlines()]
         title = self.config.goal.strip().partition("\n")[0] or "Findings"
         return {
             "goal": self.config.goal,
