@@ -41,6 +41,8 @@ ROWS = 100_000
 """Tables with more rows are looked at only as far as this."""
 COLUMNS = 40
 """How many columns of a table are looked at."""
+MANY_TABLES = 40
+"""Of more tables, numbers and nulls are not looked at: their schema is not shown in full anyway."""
 TOGETHER = 20
 """Questions in one statement."""
 LEAST_S = 0.05
@@ -104,7 +106,8 @@ class QuickLook:
     def measure(self, seconds: float) -> bool:
         """Measure the tables in their order, within a time in seconds; return whether the time sufficed."""
         clock, dialect, names = _Clock(seconds), self._catalog.dialect, KeyNameWords(self._tables)
-        questions = [q for table in self._tables for q in _questions(table, dialect, names)]
+        few = len(self._tables) <= MANY_TABLES
+        questions = [q for table in self._tables for q in _questions(table, dialect, names, few)]
         whole = _ask(self._db, dialect, questions, self._answers, clock)
         declared = {t.name: t.primary_key[0] for t in self._tables if len(t.primary_key) == 1}
         keyed = declared | self._answers.keys
@@ -128,7 +131,7 @@ class QuickLook:
         )
 
 
-def _questions(table: Table, dialect: str, names: KeyNameWords) -> Iterator[_Question]:
+def _questions(table: Table, dialect: str, names: KeyNameWords, few_tables: bool) -> Iterator[_Question]:
     sql = quote_table(table.name, dialect)
     keys = {*table.primary_key, *(c for k in table.foreign_keys for c in k.columns)}
     for column in table.columns[:COLUMNS]:
@@ -154,7 +157,7 @@ def _questions(table: Table, dialect: str, names: KeyNameWords) -> Iterator[_Que
             value = "v" if _is_large(table) else quoted
             few = f"(SELECT DISTINCT {value} AS v FROM {rows}{_alias(rows)} WHERE {value} IS NOT NULL LIMIT {FEW + 1})"
             yield _Question(table.name, column.name, "values", f"SELECT {_as_text('v', dialect)} AS v FROM {few} AS d")
-        if _is_large(table):
+        if _is_large(table) or not few_tables:
             continue
         if family in ("integer", "decimal", "float"):
             ends = [_as_text(f"{end}({quoted})", dialect) for end in ("min", "max")]
