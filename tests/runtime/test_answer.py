@@ -297,6 +297,17 @@ def test_the_terminal_shows_the_chosen_results_in_order_and_names_a_chart_it_can
     assert "https://vega.github.io/editor draws it" in shown
 
 
+def test_a_pie_is_drawn_as_bars_and_its_file_is_named(app: App, shop: Path, tmp_path: Path):
+    chart = {"result": "r1", "mark": "pie", "x": "country", "y": "n"}
+    for shown in (["r1"], ["r2"]):
+        model = Scripted([sql(COUNTRIES), sql(TOTAL), end(text="Here.", results=shown, chart=chart)])
+        answer, out = app.ask(str(shop), "Draw it.", model=model).require(), io.StringIO()
+        print_asked_answer(answer, out, tmp_path)
+        written = tmp_path / f"{answer.run_id}.vl.json"
+        assert f"chart: {written}" in out.getvalue() and "█" in out.getvalue()
+        assert '"arc"' in written.read_text() and '"values"' in written.read_text()
+
+
 def test_the_terminal_draws_lines_and_points_beside_the_table(app: App, shop: Path, tmp_path: Path):
     months = "SELECT date_trunc('month', ordered) AS month, count(*) AS n FROM orders GROUP BY ALL ORDER BY month"
     for mark in ("line", "point"):
