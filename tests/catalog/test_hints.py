@@ -43,6 +43,23 @@ def test_a_model_sees_whole_values_of_texts(tmp_path: Path):
     assert "'Purchased AAC sound file'}" in told
 
 
+@pytest.mark.parametrize("profiled", [False, True])
+def test_a_model_sees_ranges_of_numbers_samples_of_dates_and_shares_of_nulls(tmp_path: Path, profiled: bool):
+    source = tmp_path / "trips.duckdb"
+    with duckdb.connect(str(source)) as con:
+        con.execute(
+            "CREATE TABLE trips AS SELECT i AS id, '8/' || (i % 28 + 1) || '/2015 17:03' AS start_date, "
+            "i * 1.5 AS miles, CASE WHEN i % 8 > 0 THEN i * 10 END AS seconds FROM range(80) AS t(i)"
+        )
+    with App(home=tmp_path / "home") as app:
+        if profiled:
+            app.profile(str(source))
+        told = shown(app, source)
+    assert "start_date -- e.g. '8/1/2015 17:03'\n" in told
+    assert "miles DECIMAL(21,1) -- 0..118.5\n" in told and "seconds BIGINT -- 10..790; 12% null\n" in told
+    assert "id key\n" in told
+
+
 def test_a_text_is_written_as_in_a_query(tmp_path: Path):
     source = tmp_path / "world.duckdb"
     with duckdb.connect(str(source)) as con:

@@ -55,6 +55,8 @@ def test_a_question_shows_its_steps_the_answer_the_table_and_a_chart(place: Path
     assert "▸ SELECT name, n FROM fruit ORDER BY n DESC" in done.stderr
     assert done.stdout.startswith("Pears lead with 5.\n")
     assert "n by name\npear  ████" in done.stdout and "run_" in done.stdout and "thread_" in done.stdout
+    run_id = next(word for word in done.stdout.split() if word.startswith("run_"))
+    assert "chart     Vega-Lite, bar" in etude(place, "runs", "show", run_id).stdout
 
 
 def test_json_has_every_event_and_then_the_answer(place: Path) -> None:

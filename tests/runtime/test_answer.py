@@ -130,6 +130,24 @@ def test_an_automatic_chart_shows_the_measure_that_was_asked_for(app: App, shop:
     assert measure("How did we do?", f"The first month had {orders} orders.") == "orders"
 
 
+@pytest.mark.parametrize(
+    ("question", "columns", "text", "drawn"),
+    [
+        ("How many days until payment?", "payments, avg_days_to_payment", "See the table.", "avg_days_to_payment"),
+        ("How many days until payment?", "payments, delay", "Web takes 12.25 and app 31.75.", "delay"),
+        ("What share of orders?", "orders, share_pct", "See the table.", "share_pct"),
+        ("What percentage of orders?", "orders, share", "See the table.", "share"),
+        ("How many orders?", "orders, share", "See the table.", "orders"),
+    ],
+)
+def test_an_automatic_chart_shows_the_measure_that_the_answer_is_about(
+    app: App, shop: Path, question: str, columns: str, text: str, drawn: str
+):
+    query = f"SELECT channel, {columns} FROM (VALUES ('web', 41, 12.25), ('app', 17, 31.75)) AS t(channel, {columns})"
+    answer = app.ask(str(shop), question, model=Scripted([sql(query), Line(text=text)]), fresh=True).require()
+    assert answer.chart is not None and answer.chart["encoding"]["x"]["field"] == drawn
+
+
 def test_the_text_of_the_turn_is_the_answer_if_the_call_has_none(app: App, shop: Path):
     call = ScriptedCall(name="answer", arguments={"results": ["r1"]})
     model = Scripted([sql(TOTAL), sql(COUNTRIES), Line(text="As the table shows.", calls=(call,))])
@@ -277,6 +295,17 @@ def test_the_terminal_shows_the_chosen_results_in_order_and_names_a_chart_it_can
     [written] = tmp_path.iterdir()
     assert f"chart: {written}" in shown and '"values"' in written.read_text()
     assert "https://vega.github.io/editor draws it" in shown
+
+
+def test_a_pie_is_drawn_as_bars_and_its_file_is_named(app: App, shop: Path, tmp_path: Path):
+    chart = {"result": "r1", "mark": "pie", "x": "country", "y": "n"}
+    for shown in (["r1"], ["r2"]):
+        model = Scripted([sql(COUNTRIES), sql(TOTAL), end(text="Here.", results=shown, chart=chart)])
+        answer, out = app.ask(str(shop), "Draw it.", model=model).require(), io.StringIO()
+        print_asked_answer(answer, out, tmp_path)
+        written = tmp_path / f"{answer.run_id}.vl.json"
+        assert f"chart: {written}" in out.getvalue() and "█" in out.getvalue()
+        assert '"arc"' in written.read_text() and '"values"' in written.read_text()
 
 
 def test_the_terminal_draws_lines_and_points_beside_the_table(app: App, shop: Path, tmp_path: Path):

@@ -71,6 +71,19 @@ def test_points_of_one_moment_are_not_drawn_over_each_other():
     assert chart_of(day=[date(2025, 1, 1)] * 2, n=[1, 2]) is None
 
 
+def test_totals_of_a_rollup_are_left_out():
+    chart = chart_of(channel=["web", "app", None], orders=[5, 2, 7], mean=[1.5, 4.0, 2.2])
+    assert [row["channel"] for row in chart["data"]["values"]] == ["web", "app"]
+    both = chart_of(
+        year=[2024, 2024, 2025, 2025, 2024, 2025, None],
+        channel=["web", "app", "web", "app", None, None, None],
+        orders=[5, 2, 6, 4, 7, 10, 17],
+    )
+    assert both["mark"]["type"] == "line" and len(both["data"]["values"]) == 4
+    unknown = chart_of(channel=["web", "app", None], orders=[5, 2, 3])
+    assert unknown is not None and "data" not in unknown, "rows without a channel are no total"
+
+
 def test_two_numbers_are_points():
     assert chart_of(weight=[1.0, 2.0, 3.0], height=[1.0, 4.0, 9.0])["mark"]["type"] == "point"
 

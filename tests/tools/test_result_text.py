@@ -53,7 +53,8 @@ def test_text_that_could_be_something_else_is_quoted():
 
 def test_a_long_result_is_cut_and_says_how_much_there_is():
     shown = result_text_for_model(make_result(pa.table({"n": list(range(1000))})), Marks())
-    assert f"1,000 rows, the first {ROWS} shown" in shown and "\n49»" in shown and "\n50" not in shown
+    assert "1,000 rows, the first 40 and the last 10 shown" in shown and "\n39\n...\n990\n" in shown
+    assert shown.endswith("\n999»") and "\n40\n" not in shown and ROWS == 50
 
 
 def test_a_wide_result_is_cut_by_its_size_and_a_long_value_by_its_own():
@@ -112,3 +113,21 @@ def test_a_table_shows_its_keys_and_comments():
     )
     lines = ["lines (1,200 rows)", " id key", " order_id -> orders.id -- the order"]
     assert table_result_text_for_model(table).splitlines() == lines
+
+
+def test_a_reference_of_several_columns_is_shown_and_one_to_another_column_than_the_key_names_it():
+    columns = (Column(name="order_id", type="INTEGER"), Column(name="line", type="INTEGER"))
+    code = Column(name="code", type="VARCHAR")
+    links = (
+        ForeignKey(columns=("order_id", "line"), to_table="lines", to_columns=("order_id", "number")),
+        ForeignKey(columns=("code",), to_table="products", to_columns=("code",)),
+    )
+    returns = Table(name="returns", columns=(*columns, code), foreign_keys=links)
+    products = Table(name="products", columns=(code,), primary_key=("id",))
+    assert table_result_text_for_model(returns, [returns, products]).splitlines()[1:] == [
+        " order_id INTEGER",
+        " line INTEGER",
+        " code -> products.code",
+        " (order_id, line) -> lines (order_id, number)",
+    ]
+    assert " code -> products\n" in table_result_text_for_model(returns)

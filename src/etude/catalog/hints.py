@@ -1,9 +1,10 @@
-"""Add facts from a profile to a schema to help write queries: inferred keys, few values, ranges of dates."""
+"""Add facts from a profile to a schema to help write queries: inferred keys, few values, ranges, shares of nulls."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 from etude.catalog.keys.key_names import KeyNameWords
 from etude.catalog.model import DATED, EXACT, ColumnProfile, SourceProfile, TableProfile, profile_datetime
@@ -13,6 +14,9 @@ from etude.sources.quoting import quote_literal
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 FEW = 12
 """The values of a column are listed only if there are at most this many."""
+_WRITTEN_DATE = re.compile(r"\d{1,4}[-/. ]\w{1,9}[-/. ,]+\d{1,4}|\b[A-Z][a-z]{2,8}\.? \d{1,2},? \d{2,4}")
+"""Dates as people write them: 8/21/2015, 21 Aug 2015, August 21, 2015."""
+SAMPLE_CHARS = 40
 VALUES_CHARS = 160
 """The values of a column are listed only if all of them together have at most this many characters."""
 NEAR_KEY = 0.9
@@ -37,10 +41,19 @@ def _hinted(table: Table, profile: TableProfile, names: KeyNameWords) -> Table:
         for k in profile.foreign_keys
         if k.columns not in declared
     )
+    linked = {*key, *(c for k in table.foreign_keys for c in k.columns)}
+    linked |= {c for k in profile.foreign_keys for c in k.columns}
+    measures = {
+        c.name
+        for c in table.columns
+        if c.name not in linked and names.column(table.name, c.name)[-1:] not in (("id",), ("code",))
+    }
     return table.model_copy(
         update={
             "columns": tuple(
-                _with_values(c, profile.column(c.name), key, "" if key else _near_key(table, c, profile, names))
+                _with_values(
+                    c, profile.column(c.name), key, "" if key else _near_key(table, c, profile, names), measures
+                )
                 for c in table.columns
             ),
             "comment": profile.description or table.comment,
@@ -62,12 +75,50 @@ def _near_key(table: Table, column: Column, profile: TableProfile, names: KeyNam
     return f"not unique: {measured.distinct:,} values in {rows:,} rows"
 
 
-def _with_values(column: Column, profile: ColumnProfile | None, key: tuple[str, ...], note: str) -> Column:
+def _with_values(
+    column: Column, profile: ColumnProfile | None, key: tuple[str, ...], note: str, measures: set[str]
+) -> Column:
     if profile is None:
         return column
     told = "" if profile.masked else _range(profile) or _values(profile, key == (column.name,))
-    parts = [profile.description or column.comment or "", note, told]
+    if not told and not profile.masked and column.name in measures:
+        told = _extent(profile) or _sample(profile)
+    parts = [profile.description or column.comment or "", note, told, _nulls(profile)]
     return column.model_copy(update={"comment": "; ".join(filter(None, parts)) or None})
+
+
+def _extent(profile: ColumnProfile) -> str:
+    """Return the smallest and the largest value of a column of numbers, with six digits if they have a fraction."""
+    low, high = _number(profile.min), _number(profile.max)
+    if profile.family not in ("integer", "decimal", "float") or low is None or high is None:
+        return ""
+    texts = [str(int(end)) if end == int(end) else f"{float(end):.6g}" for end in (low, high)]
+    return "..".join(dict.fromkeys(texts))
+
+
+def _number(value: object) -> Decimal | None:
+    """Return a number of a profile, which keeps decimals as text."""
+    try:
+        number = Decimal(str(value))
+    except ArithmeticError:
+        return None
+    return number if number.is_finite() else None
+
+
+def _sample(profile: ColumnProfile) -> str:
+    """Return a value of a column of text that holds dates in a form of its own."""
+    value = profile.min
+    if profile.family != "text" or not isinstance(value, str) or not _WRITTEN_DATE.search(value):
+        return ""
+    return f"e.g. {_literal(value)}" if len(value) <= SAMPLE_CHARS else ""
+
+
+def _nulls(profile: ColumnProfile) -> str:
+    """Return the share of nulls, if there are any."""
+    share = profile.null_share
+    if not share or share >= 1:
+        return "all null" if share else ""
+    return "<1% null" if share < 0.01 else f"{min(round(share * 100), 99)}% null"
 
 
 def _values(profile: ColumnProfile, is_key: bool) -> str:

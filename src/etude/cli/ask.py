@@ -183,7 +183,7 @@ def print_asked_answer(
     shown = [result for _, result in answer.results] or ([answer.result] if answer.result is not None else [])
     chosen, charted = chosen_answer_results(answer.run), False
     spec = answer.chart if answer.run.kind == "ask" else None  # of a query the table is enough, as `etude sql` has it
-    own = _values_of(spec)
+    own, plotted = _values_of(spec), False
     for number, result in enumerate(shown):
         rows = [tuple(map(_shorten, row)) for row in itertools.islice(result.iter_rows(shown=True), SHOWN_ROWS)]
         names = [c.name for c in result.columns]
@@ -192,7 +192,7 @@ def print_asked_answer(
         if spec and number == 0 and not own:
             plot = draw_terminal_plot(spec, names, list(itertools.islice(result.iter_rows(), PLOT_ROWS)))
             chart = plot or (draw_terminal_chart(spec, names, rows) if whole else "")
-        charted = charted or bool(chart)
+        charted, plotted = charted or bool(chart), plotted or bool(plot)
         drawn = bool(chart) and not plot and terminal_chart_shows_all(spec or {}, names, rows)
         if not drawn and not chosen and not plot:
             chart = ""  # bars beside the table would say the same again, unless a model chose to show both
@@ -204,6 +204,8 @@ def print_asked_answer(
         out.write(f"\n{chart}" if chart else "")
     if spec and not charted:
         out.write(_other_chart(answer, keep))
+    elif spec and not plotted and _is_drawn_otherwise(spec):
+        out.write(_write_chart(answer, keep))
     out.write(f"\n{answer.replayed}\n" if answer.replayed else "")
     out.write(f"\n{answer.run_id}  {answer.thread_id}\n")
 
@@ -225,13 +227,25 @@ def _other_chart(answer: Answer, keep: Path | None) -> str:
     if values:
         names = list(values[0])
         rows = [tuple(value.get(name) for name in names) for value in values]
-        if drawn := draw_terminal_plot(chart, names, rows) or (
-            draw_terminal_chart(chart, names, rows) if len(rows) <= SHOWN_ROWS else ""
-        ):
-            return f"\n{drawn}"
+        if plot := draw_terminal_plot(chart, names, rows):
+            return f"\n{plot}"
+        if bars := draw_terminal_chart(chart, names, rows) if len(rows) <= SHOWN_ROWS else "":
+            return f"\n{bars}" + (_write_chart(answer, keep) if _is_drawn_otherwise(chart) else "")
+    return _write_chart(answer, keep)
+
+
+def _is_drawn_otherwise(chart: dict[str, Any]) -> bool:
+    """Return whether bars of text are another form than the chart has, such as a pie."""
+    mark = chart.get("mark")
+    return (mark.get("type") if isinstance(mark, dict) else mark) not in ("bar", "line")
+
+
+def _write_chart(answer: Answer, keep: Path | None) -> str:
+    """Write the chart of an answer with its data to a file, and return a text that names it."""
     if keep is None:
         return ""
-    if answer.result is not None and not values:
+    chart = answer.chart or {}
+    if answer.result is not None and not _values_of(chart):
         from etude.errors import Invalid
         from etude.runtime.chosen_chart import build_chosen_chart
 

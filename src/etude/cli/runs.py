@@ -219,6 +219,10 @@ def _facts(found: Run) -> list[tuple[str, Any]]:
         facts += [("hint", found.error["hint"])] if found.error.get("hint") else []
     if found.result_artifact:
         facts += [("artifact", f"{found.result_artifact.hash}  {found.result_artifact.size:,} bytes")]
+    if found.chart:
+        mark = found.chart.get("mark")
+        form = mark.get("type") if isinstance(mark, dict) else mark or "several parts"
+        facts += [("chart", f"Vega-Lite, {form}; `--json` shows it")]
     if found.replay and found.replay.sentence:
         facts += [("replay", found.replay.sentence)]
     elif found.replay:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
+from etude.cell_text import cell_to_json
 from etude.column_title import column_title
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def choose_chart(
     """Choose lines over time, bars over labels, or points for two numbers; None if a table shows more.
 
     Of several columns that could be the measure, the first is drawn in the order of `rank`. An id, a year or another
-    number of a period is never the measure.
+    number of a period is never the measure. Rows with totals are left out; then the chart has its own data.
     """
     if not 2 <= result.row_count <= ROWS or not 2 <= len(result.columns) <= 4:
         return None
@@ -70,13 +71,46 @@ def choose_chart(
     if by_kind["other"] or not numbers:
         return None
     measure = rank(numbers)[0]
-    if times:
-        return _lines(times[0], measure, labels, values)
-    if len(labels) in (1, 2):
-        return _bars(labels, measure, values)
+    totals = _find_totals(values, [*by_kind["label"], *by_kind["id"], *times], numbers)
+    if totals:
+        rows = [row for at, row in enumerate(rows) if at not in totals]
+        values = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    if times or len(labels) in (1, 2):
+        chart = _lines(times[0], measure, labels, values) if times else _bars(labels, measure, values)
+        own = [{name: _plain(value) for name, value in zip(names, row)} for row in rows]
+        return chart | {"data": {"values": own}} if chart and totals else chart
     if not labels and len(numbers) == 2 and len(rows) > 2:
         return _chart("point", _axis(numbers[0], "quantitative"), _axis(numbers[1], "quantitative"))
     return None
+
+
+def _find_totals(values: dict[str, list[Any]], groups: Sequence[str], numbers: Sequence[str]) -> set[int]:
+    """Return the rows of ROLLUP and GROUPING SETS that hold totals: a null group, and the sum of the others."""
+    count = len(values[numbers[0]])
+    found = set()
+    for at in range(count):
+        empty = [name for name in groups if values[name][at] is None]
+        given = [name for name in groups if name not in empty]
+        others = [
+            row
+            for row in range(count)
+            if all(values[name][row] is not None for name in groups)
+            and all(values[name][row] == values[name][at] for name in given)
+        ]
+        if empty and len(others) > 1 and any(_is_sum(values[name], at, others) for name in numbers):
+            found.add(at)
+    return found
+
+
+def _is_sum(values: Sequence[Any], at: int, others: Sequence[int]) -> bool:
+    if not values[at]:
+        return False
+    parts = [float(values[row]) for row in others if values[row] is not None]
+    return math.isclose(sum(parts), float(values[at]), rel_tol=1e-9)
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else cell_to_json(value)
 
 
 def read_chart(body: bytes) -> dict[str, Any] | None:

@@ -151,10 +151,10 @@ def describe_schema_in_prompt(catalog: Catalog, chars: int) -> tuple[str, bool]:
     """Describe all tables in the order of their names, in as much detail as fits; return whether it is all."""
     tables = sorted(catalog.tables, key=lambda t: t.name)
     head = f"dataset {catalog.source} (SQL dialect {catalog.dialect}, {len(tables)} tables)"
-    whole = "\n".join([head, *(table_result_text_for_model(t) for t in tables)])
+    whole = "\n".join([head, *(table_result_text_for_model(t, tables) for t in tables)])
     if len(whole) <= chars:
         return whole, True
-    plain = "\n".join([head, *(table_result_text_for_model(_without_comments(t)) for t in tables)])
+    plain = "\n".join([head, *(table_result_text_for_model(_without_comments(t), tables) for t in tables)])
     if len(plain) <= chars:
         return plain, False
     lines, room = [head], chars - sum(len(t.name) + 2 for t in tables)

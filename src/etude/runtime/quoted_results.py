@@ -23,7 +23,8 @@ MANY_ROWS = 100
 """A result with more rows has most short numbers by chance."""
 LEAST = 3.0
 """How much a further result must add to be shown beside the one that is quoted most."""
-_AGGREGATES = frozenset("total sum avg average mean median count number of per the".split())  # noqa: SIM905
+_AGGREGATES = frozenset("total sum avg average mean median count number of per the to until in for pct".split())  # noqa: SIM905
+_SHARES = frozenset("share percent percentage pct proportion fraction ratio rate".split())  # noqa: SIM905
 
 
 @dataclass
@@ -81,16 +82,22 @@ def choose_quoted(quotes: Sequence[Quotes]) -> list[str]:
 def rank_quoted_measures(names: Sequence[str], question: str, text: str, figures: Counter[str]) -> list[str]:
     """Return columns in the order in which a chart should show them.
 
-    Those that the question names come first, then those with the most figures in the answer, then those that it names.
+    A column that nearly all figures of the answer come from is first. Then come those that the question names, by how
+    much of it they name, then those with the most figures in the answer, then those that it names.
     """
     asked, said = evidence_name_words(question), evidence_name_words(text)
-    return sorted(names, key=lambda name: (not _is_named(name, asked), -figures[name], not _is_named(name, said)))
+    most = Counter({name: figures[name] for name in names}).most_common(2)
+    clear = most[0][0] if most and most[0][1] >= 2 * max(1, *(count for _, count in most[1:]), 1) else None
+    return sorted(names, key=lambda name: (name != clear, -_named(name, asked), -figures[name], not _named(name, said)))
 
 
-def _is_named(column: str, words: frozenset[str]) -> bool:
+def _named(column: str, words: frozenset[str]) -> int:
+    """Return how many words of a text name a column; 0 if one of its own words is missing."""
     own = evidence_name_words(column)
+    if own & _SHARES and words & _SHARES:
+        return 2 + len(own & words - _SHARES)  # a share in percent, whatever it is called
     own = own - _AGGREGATES or own
-    return bool(own) and own <= words
+    return len(own) if own and own <= words else 0
 
 
 def _add_figures(quotes: Quotes, figures: Sequence[Figure]) -> None:

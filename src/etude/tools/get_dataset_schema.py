@@ -59,7 +59,7 @@ class GetDatasetSchema(Tool):
         shown: list[str] = []
         used = 0
         for table in tables:
-            text = table_result_text_for_model(table)
+            text = table_result_text_for_model(table, catalog.tables)
             if shown and used + len(text) > CHARS:
                 break
             shown.append(text)

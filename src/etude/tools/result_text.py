@@ -6,6 +6,8 @@ import itertools
 import json
 import math
 import re
+from collections import deque
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 ROWS = 50
 """Rows of a result that a model sees; the record keeps all of them."""
+LAST_ROWS = 10
+"""How many of them are the last rows of a longer result."""
+READ_ROWS = 200_000
+"""The last rows of a longer result are not shown, because all rows before them would be read."""
 CHARS = 6_000
 """Characters of one tool result that a model sees."""
 VALUE_CHARS = 200
@@ -37,23 +43,38 @@ def cut_result_text(text: str, chars: int = CHARS) -> str:
 
 
 def result_text_for_model(result: Result, context: ToolContext) -> str:
-    """Return the shape of a result and its first rows as CSV, which takes the fewest tokens."""
-    body, used, rounded = [", ".join(_typed(c.name, c.type) for c in result.columns)], 0, False
-    for row in itertools.islice(result.iter_rows(shown=True), ROWS):
-        short = [_round(v) for v in row]
-        line = ",".join(map(_show_value, short))
-        if used + len(line) > CHARS:
-            break
-        body.append(line)
-        rounded = rounded or any(s is not v for s, v in zip(short, row))
-        used += len(line)
-    counted = f"{result.row_count:,} row{'' if result.row_count == 1 else 's'}"
-    if len(body) - 1 < result.row_count:
-        counted += f", the first {len(body) - 1} shown; use a tool to compute on the rest, do not guess"
+    """Return the shape of a result and its first and last rows as CSV, which takes the fewest tokens."""
+    rows, count = result.iter_rows(shown=True), result.row_count
+    ends = ROWS < count <= READ_ROWS
+    first, left, rounded = _take_lines(itertools.islice(rows, ROWS - LAST_ROWS if ends else ROWS), CHARS)
+    last: list[str] = []
+    if ends and left > 0:
+        backward, _, too = _take_lines(reversed(deque(rows, maxlen=LAST_ROWS)), left)
+        last, rounded = backward[::-1], rounded or too
+    counted = f"{count:,} row{'' if count == 1 else 's'}"
+    if len(first) + len(last) < count:
+        counted += f", the first {len(first)}" + (f" and the last {len(last)}" if last else "")
+        counted += " shown; use a tool to compute on the rest, do not guess"
     if rounded:
         counted += f"; shown rounded to {DIGITS} digits"
+    body = [", ".join(_typed(c.name, c.type) for c in result.columns), *first, *(["..."] if last else []), *last]
     notes = ["note: " + note for note in result.notes]
     return f"{counted}\n{context.quote(chr(10).join([*body, *notes]))}"
+
+
+def _take_lines(rows: Iterable[Sequence[Any]], room: int) -> tuple[list[str], int, bool]:
+    """Return as many rows as fit, as lines of CSV; the characters that are left; and whether a number was rounded."""
+    lines: list[str] = []
+    rounded = False
+    for row in rows:
+        short = [_round(v) for v in row]
+        line = ",".join(map(_show_value, short))
+        if len(line) > room:
+            return lines, 0, rounded
+        lines.append(line)
+        rounded = rounded or any(s is not v for s, v in zip(short, row))
+        room -= len(line)
+    return lines, room, rounded
 
 
 def cell_result_text_for_model(cell: Cell, context: ToolContext) -> str:
@@ -73,8 +94,12 @@ def cell_result_text_for_model(cell: Cell, context: ToolContext) -> str:
     return "\n".join(parts) or "done; nothing was printed"
 
 
-def table_result_text_for_model(table: Table) -> str:
-    """Return a table of a catalog as text: name, columns with types and keys, comments, notes on its file."""
+def table_result_text_for_model(table: Table, tables: Sequence[Table] = ()) -> str:
+    """Return a table of a catalog as text: name, columns with types and keys, comments, notes on its file.
+
+    A reference names its column if that has another name, or is not the key of its table among `tables`.
+    """
+    primary = {t.name: t.primary_key for t in tables}
     keys = {c for c in table.primary_key}
     to = {fk.columns[0]: (fk.to_table, fk.to_columns[0]) for fk in table.foreign_keys if len(fk.columns) == 1}
     columns = []
@@ -82,10 +107,14 @@ def table_result_text_for_model(table: Table) -> str:
         marks = " key" if column.name in keys else ""
         if column.name in to:
             other, key = to[column.name]
-            marks += f" -> {other}" if key == column.name else f" -> {other}.{key}"
+            plain = key == column.name and primary.get(other, (key,)) in ((key,), ())
+            marks += f" -> {other}" if plain else f" -> {other}.{key}"
         # Whether a key is a whole number or a text does not matter for a query.
         shown = column.name if marks and "int" in column.type.lower() else _typed(column.name, column.type)
         columns.append(f" {shown}{marks}" + (f" -- {column.comment}" if column.comment else ""))
+    for fk in (fk for fk in table.foreign_keys if len(fk.columns) > 1):
+        there = "" if fk.columns == fk.to_columns else f" ({', '.join(fk.to_columns)})"
+        columns.append(f" ({', '.join(fk.columns)}) -> {fk.to_table}{there}")
     rows = f" ({table.row_count:,} rows)" if table.row_count is not None else ""
     comment = f" -- {table.comment}" if table.comment else ""
     return "\n".join([f"{table.name}{rows}{comment}", *columns, *(f" note: {note}" for note in table.notes)])

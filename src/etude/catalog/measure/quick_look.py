@@ -41,6 +41,8 @@ ROWS = 100_000
 """Tables with more rows are looked at only as far as this."""
 COLUMNS = 40
 """How many columns of a table are looked at."""
+MANY_TABLES = 40
+"""Of more tables, numbers and nulls are not looked at: their schema is not shown in full anyway."""
 TOGETHER = 20
 """Questions in one statement."""
 LEAST_S = 0.05
@@ -54,7 +56,7 @@ class _Question:
 
     table: str
     column: str
-    kind: Literal["values", "range", "unique", "strays"]
+    kind: Literal["values", "range", "extent", "nulls", "unique", "strays"]
     sql: str
     """Selects one column `v` of text."""
     target: tuple[str, str] = ("", "")
@@ -67,6 +69,9 @@ class _Answers:
 
     values: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     ranges: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    extents: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """The smallest and the largest number of a column."""
+    nulls: dict[tuple[str, str], int] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     counts: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """Distinct values and rows, of columns that are named like a key."""
@@ -101,7 +106,8 @@ class QuickLook:
     def measure(self, seconds: float) -> bool:
         """Measure the tables in their order, within a time in seconds; return whether the time sufficed."""
         clock, dialect, names = _Clock(seconds), self._catalog.dialect, KeyNameWords(self._tables)
-        questions = [q for table in self._tables for q in _questions(table, dialect, names)]
+        few = len(self._tables) <= MANY_TABLES
+        questions = [q for table in self._tables for q in _questions(table, dialect, names, few)]
         whole = _ask(self._db, dialect, questions, self._answers, clock)
         declared = {t.name: t.primary_key[0] for t in self._tables if len(t.primary_key) == 1}
         keyed = declared | self._answers.keys
@@ -125,7 +131,7 @@ class QuickLook:
         )
 
 
-def _questions(table: Table, dialect: str, names: KeyNameWords) -> Iterator[_Question]:
+def _questions(table: Table, dialect: str, names: KeyNameWords, few_tables: bool) -> Iterator[_Question]:
     sql = quote_table(table.name, dialect)
     keys = {*table.primary_key, *(c for k in table.foreign_keys for c in k.columns)}
     for column in table.columns[:COLUMNS]:
@@ -151,6 +157,15 @@ def _questions(table: Table, dialect: str, names: KeyNameWords) -> Iterator[_Que
             value = "v" if _is_large(table) else quoted
             few = f"(SELECT DISTINCT {value} AS v FROM {rows}{_alias(rows)} WHERE {value} IS NOT NULL LIMIT {FEW + 1})"
             yield _Question(table.name, column.name, "values", f"SELECT {_as_text('v', dialect)} AS v FROM {few} AS d")
+        if _is_large(table) or not few_tables:
+            continue
+        if family in ("integer", "decimal", "float"):
+            ends = [_as_text(f"{end}({quoted})", dialect) for end in ("min", "max")]
+            both = f"SELECT {ends[0]} AS v FROM {sql} UNION ALL SELECT {ends[1]} AS v FROM {sql}"
+            yield _Question(table.name, column.name, "extent", both)
+        if column.nullable:
+            nulls = f"SELECT {_as_text(f'count(*) - count({quoted})', dialect)} AS v FROM {sql}"
+            yield _Question(table.name, column.name, "nulls", nulls)
 
 
 def _references(table: Table, dialect: str, names: KeyNameWords, keyed: dict[str, str]) -> Iterator[_Question]:
@@ -239,6 +254,10 @@ def _note(question: _Question, texts: list[str], answers: _Answers) -> None:
             answers.values[place] = texts
         case "range" if len(texts) == 2:
             answers.ranges[place] = texts
+        case "extent" if len(texts) == 2:
+            answers.extents[place] = texts
+        case "nulls" if len(texts) == 1:
+            answers.nulls[place] = int(texts[0])
         case "unique" if len(texts) == 2:
             distinct, rows = sorted(map(int, texts))
             answers.counts[place] = distinct, rows
@@ -274,8 +293,16 @@ def _profile(table: Table, dialect: str, answers: _Answers) -> TableProfile:
 def _column(table: Table, column: Column, dialect: str, answers: _Answers) -> ColumnProfile:
     family, place = type_family_of(dialect, column.type), (table.name, column.name)
     profile = ColumnProfile(name=column.name, type=column.type, family=family, comment=column.comment)
-    if (ends := answers.ranges.get(place)) and all(profile_datetime(end) is not None for end in ends):
-        return profile.model_copy(update={"family": "date", "min": ends[0], "max": ends[1]})
+    if (nulls := answers.nulls.get(place)) is not None and table.row_count:
+        profile = profile.model_copy(update={"nulls": nulls, "rows": table.row_count})
+    if ends := answers.ranges.get(place):
+        dated = all(profile_datetime(end) is not None for end in ends)
+        # A text in another form, such as 8/21/2015, has no order: its first value is only a sample.
+        return profile.model_copy(update={"family": "date" if dated else family, "min": ends[0], "max": ends[1]})
+    if ends := answers.extents.get(place):
+        with suppress(ValueError):
+            low, high = sorted(int(end) if end.lstrip("-").isdigit() else float(end) for end in ends)
+            profile = profile.model_copy(update={"min": low, "max": high})
     if (counts := answers.counts.get(place)) is not None:
         profile = profile.model_copy(update={"distinct": counts[0]})
     values = answers.values.get(place)
