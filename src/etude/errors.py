@@ -152,7 +152,7 @@ class Damaged(Unavailable):
 class Interrupted(EtudeError):
     """The process ended before its work was finished."""
 
-    code, title = "interrupted", "Interrupted"
+    code, title, status = "interrupted", "Interrupted", 503
     retryable = True
 
 

@@ -16,8 +16,8 @@ from etude.api.access_control import SAFE
 from etude.api.api_call import ApiCall
 from etude.api.api_caller import ANONYMOUS, ApiCaller
 from etude.api.problems import HttpError, respond_with_problem
-from etude.api.server_state import ServerState
-from etude.errors import Conflict, EtudeError, Forbidden, Invalid, problem
+from etude.api.server_state import RETRY_S, ServerState
+from etude.errors import Conflict, EtudeError, Forbidden, Invalid, Unavailable, problem
 from etude.ids import new_id
 from etude.store.identity import StoredResponse
 
@@ -58,8 +58,17 @@ HEADERS = [
 ]
 _KEY_OF_ROW = re.compile(r"(/api/rows/[^/]*/[^/]*/).+", re.DOTALL)
 """The key of a row in a path is a value of the data, such as an address or an account: no log shows it."""
+_STOPS_WORK = re.compile(r"/api/(runs|agents|actions)/[^/]+/(cancel|pause|interrupt|destroy)|/api/session")
+"""Paths whose POST begins no work: they are served during a shutdown too."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("etude.http")
+
+
+def _stopped_request() -> Unavailable:
+    """Return the error of a request that was not finished before the server ended."""
+    return Unavailable(
+        "The server was shut down before the request was finished.", hint="Send it again.", retry_after_s=RETRY_S
+    )
 
 
 def _without_secret(name: str) -> StoredResponse:
@@ -113,6 +122,7 @@ class MiddlewareExchange:
         self._captured: list[bytes] | None = None
         self._media = ""
         self._shed = False
+        self._task: asyncio.Task[Any] | None = None
         self._noted: dict[str, str] = {}
 
     async def serve(self, inner: Asgi) -> None:
@@ -125,18 +135,35 @@ class MiddlewareExchange:
             await self._refuse(error)
             self._server.metrics.request(self._scope["method"], "shed", self._status, 0.0)
             return
+        self._enter()
         try:
             with ExitStack() as held:
                 await self._admit(held)
                 await self._answer(inner)
         except (EtudeError, HttpError) as error:
             await self._refuse(error)
+        except asyncio.CancelledError:
+            if not self._server.stopped or self._status:
+                raise
+            await self._refuse(_stopped_request())
         except Exception as error:
             _log.exception("unexpected error", extra=self._facts())
             if not self._status:
                 await self._refuse(error)
         finally:
+            self._leave()
             self._record()
+
+    def _enter(self) -> None:
+        """Make a shutdown wait for this request."""
+        self._task = asyncio.current_task()
+        if self._task is not None and self._scope["path"] not in PROBES:
+            self._server.requests.add(self._task)
+
+    def _leave(self) -> None:
+        """Let a shutdown no longer wait for this request."""
+        if self._task is not None:
+            self._server.requests.discard(self._task)
 
     async def _admit(self, held: ExitStack) -> None:
         server, method = self._server, self._scope["method"]
@@ -152,6 +179,8 @@ class MiddlewareExchange:
         if needs_key:
             self._caller.require("reader")
         server.access_control.check_rate(self._caller)
+        if method not in SAFE and not _STOPS_WORK.fullmatch(self._scope["path"]):
+            server.check_not_draining()
         slot = held.enter_context(ExitStack())
         slot.enter_context(server.access_control.limit_concurrency(self._caller))
         if method not in SAFE and not self._arriving:
@@ -274,6 +303,9 @@ class MiddlewareExchange:
             self._media = next((v.decode("latin-1") for n, v in headers if n.lower() == b"content-type"), "")
             if not self._media.endswith("json"):
                 self._captured = None
+            if self._media.startswith("text/event-stream") and self._scope["method"] in SAFE:
+                # A stream has no end of its own, and its client can resume it.
+                self._leave()
         elif self._captured is not None:
             self._captured.append(message.get("body", b""))
             if sum(map(len, self._captured)) > KEPT_BODY:
