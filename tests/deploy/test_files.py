@@ -9,15 +9,18 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 from tests.patience import wait_until
 
+from etude.app import App
 from etude.cli.main import COMMANDS, make_main_parser
+from etude.operations.status import status_measures
 from etude.settings import Settings, load_settings
-from etude.telemetry import TelemetryMetrics
+from etude.store.processes import Processes, Role
+from etude.telemetry import MEASURED, TelemetryMetrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -150,6 +153,31 @@ def test_dashboard_and_alerts_use_metrics_that_exist() -> None:
     used = {name for text in expressions() for name in re.findall(r"\betude_\w+", text)}
     assert len(used) > 15
     assert used - names_of_metrics() == set()
+
+
+def test_alerts_compare_labels_that_exist() -> None:
+    labels = {name: names for _, name, _, _, names in MEASURED}
+    roles, states = set(get_args(Role)), {"alive", "gone"}
+    for text in expressions():
+        for name, chosen in re.findall(r"\b(etude_\w+?)(?:_total)?\{([^}]*)\}", text):
+            for label, value in re.findall(r'(\w+)=~?"([^"]*)"', chosen):
+                assert name not in labels or label in labels[name], text
+                if name == "etude_processes":
+                    assert value in (roles if label == "role" else states), text
+
+
+def test_a_lost_worker_fires_alerts_of_the_installation(tmp_path: Path) -> None:
+    """The numbers come from the store: the server that is scraped is not the process that was lost."""
+    with App(home=str(tmp_path)) as app:
+        Processes(app.store).enter("server", "http://localhost:1")
+        app.store.worker_id, own = "host:1:lost", app.store.worker_id
+        Processes(app.store).enter("worker")
+        app.store.worker_id = own
+        found = status_measures(app)
+    assert found["processes"][("worker", "gone")] == 1
+    assert found["processes"][("worker", "alive")] == 0
+    assert found["processes"][("server", "alive")] == 1
+    assert found["store_up"] == {(): 1}
 
 
 def test_proxies_lead_to_the_server_and_hide_metrics() -> None:

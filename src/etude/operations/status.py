@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from etude import __version__
 from etude.entities import Entity, RunFilter
 from etude.errors import EtudeError
-from etude.store.processes import Processes, ProcessInfo
+from etude.store.processes import Processes, ProcessInfo, Role
 from etude.store.queue import Queue
 
 if TYPE_CHECKING:
@@ -264,27 +264,45 @@ def _ask(address: str) -> PartState:
 
 
 def status_measures(app: App) -> Measures:
-    """Return the numbers of `/metrics` that are read when they are asked for, by the keys of `telemetry.MEASURED`."""
-    queue = app.agents.queue
-    depth, counts, engines = queue.depth(), queue.counts, app.pool.counts()
-    storage, disks = tenant_storage_status(app), _find_disks(app)
+    """Return the numbers of `/metrics` that are read when they are asked for, by the keys of `telemetry.MEASURED`.
+
+    If the store cannot be used, only those of this process are returned, and `store_up` is 0.
+    """
+    try:
+        return _process_measures(app) | _store_measures(app) | {"store_up": {(): 1}}
+    except EtudeError:
+        return _process_measures(app) | {"store_up": {(): 0}}
+
+
+def _store_measures(app: App) -> dict[str, Mapping[tuple[str, ...], float]]:
+    depth, storage = app.agents.queue.depth(), tenant_storage_status(app)
     listed = Processes(app.store).list()
-    processes = Counter[tuple[str, ...]]((p.role, "alive" if p.alive else "gone") for p in listed)
+    # A role without a process is 0, so that an alert can compare it.
+    processes: dict[tuple[str, ...], float] = {
+        (role, state): 0 for role in get_args(Role) for state in ("alive", "gone")
+    }
+    processes |= Counter[tuple[str, ...]]((p.role, "alive" if p.alive else "gone") for p in listed)
     return {
         "actions": {("ready",): depth.ready, ("delayed",): depth.delayed, ("running",): depth.running},
         "queue_oldest": {(): depth.oldest_s},
         "agents": {(status,): count for status, count in depth.agents.items()},
+        "processes": processes,
+        "storage": {(tenant,): use.bytes for tenant, use in storage.items()},
+        "storage_limit": {(tenant,): use.limit for tenant, use in storage.items()},
+        "store": {(): app.store.size()},
+    }
+
+
+def _process_measures(app: App) -> dict[str, Mapping[tuple[str, ...], float]]:
+    counts, engines, disks = app.agents.queue.counts, app.pool.counts(), _find_disks(app)
+    return {
         "claims": {(): counts["claims"]},
         "retries": {(): counts["retries"]},
         "reclaimed": {(): counts["reclaimed"]},
         "ended": {(end,): counts[end] for end in ("done", "failed", "cancelled")},
-        "processes": processes,
         "engines": {(state,): engines[state] for state in ("busy", "idle", "waiting")},
         "engines_killed": {(): engines["killed"]},
         "sessions": {(state,): count for state, count in app.session_pool.counts().items()},
-        "storage": {(tenant,): use.bytes for tenant, use in storage.items()},
-        "storage_limit": {(tenant,): use.limit for tenant, use in storage.items()},
-        "store": {(): app.store.size()},
         "disk_free": {(disk.path,): disk.free_bytes for disk in disks},
         "disk_total": {(disk.path,): disk.total_bytes for disk in disks},
     }
