@@ -180,6 +180,26 @@ def test_a_lost_worker_fires_alerts_of_the_installation(tmp_path: Path) -> None:
     assert found["store_up"] == {(): 1}
 
 
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="no nginx")
+def test_nginx_loads_its_file(tmp_path: Path) -> None:
+    text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8").replace("/etc/ssl/etude", str(tmp_path))
+    for port in ("443", "80"):
+        text = text.replace(f"listen {port}", f"listen 127.0.0.1:2{port:0>4}")
+    (tmp_path / "etude.conf").write_text(text, encoding="utf-8")
+    head = f"pid {tmp_path}/pid; error_log stderr; events {{}}"
+    (tmp_path / "nginx.conf").write_text(f"{head} http {{ include {tmp_path}/etude.conf; }}", encoding="utf-8")
+    subject = ["-subj", "/CN=etude.example.com", "-days", "1"]
+    files = ["-keyout", str(tmp_path / "privkey.pem"), "-out", str(tmp_path / "fullchain.pem")]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject], check=True)
+    ran = subprocess.run(["nginx", "-t", "-c", str(tmp_path / "nginx.conf")], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_nginx_passes_on_what_the_server_takes() -> None:
+    found = re.search(r"client_max_body_size (\d+)m;", (DEPLOY / "nginx.conf").read_text(encoding="utf-8"))
+    assert found and int(found[1]) << 20 > Settings().server.upload
+
+
 def test_proxies_lead_to_the_server_and_hide_metrics() -> None:
     for name in ("Caddyfile", "nginx.conf"):
         text = (DEPLOY / name).read_text(encoding="utf-8")
