@@ -17,7 +17,7 @@ from etude.api.api_call import ApiCall
 from etude.api.api_caller import ANONYMOUS, ApiCaller
 from etude.api.problems import HttpError, respond_with_problem
 from etude.api.server_state import RETRY_S, ServerState
-from etude.errors import Conflict, EtudeError, Forbidden, Invalid, Unavailable, problem
+from etude.errors import Conflict, EtudeError, Forbidden, Invalid, Unauthorized, Unavailable, problem
 from etude.ids import new_id
 from etude.store.identity import StoredResponse
 
@@ -141,6 +141,8 @@ class MiddlewareExchange:
                 await self._admit(held)
                 await self._answer(inner)
         except (EtudeError, HttpError) as error:
+            if isinstance(error, Unauthorized) and "key_id" in error.details:
+                self._noted["key_id"] = str(error.details["key_id"])  # the audit says which key was revoked or expired
             await self._refuse(error)
         except asyncio.CancelledError:
             if not self._server.stopped or self._status:
@@ -337,7 +339,8 @@ class MiddlewareExchange:
         if self._server.access is not None:
             self._server.access.add(f"{method} {path}", self._status, seconds, self._facts())
         if method not in SAFE or self._status in (401, 403):
-            key, reason = self._caller.key.id if self._caller.key else None, self._noted.get("reason")
+            key = self._caller.key.id if self._caller.key else self._noted.get("key_id")
+            reason = self._noted.get("reason")
             action = f"{method} {path}".encode("utf-8", "replace").decode().replace("\0", "\ufffd")
             self._server.identity.note(self._caller.tenant, key, action, self._status, self._id, self._address, reason)
 

@@ -119,7 +119,8 @@ def installation_status(app: App, ask_servers: bool = True) -> Status:
     problems += [part.detail for part in parts.values() if not part.ok]
     found["disks"] = disks = _find_disks(app)
     problems += [
-        f"The disk of `{disk.path}` is nearly full: {disk.free_bytes:,} of {disk.total_bytes:,} bytes are free."
+        f"The disk of `{disk.path}` is nearly full: {disk.free_bytes:,} of {disk.total_bytes:,} bytes are free. "
+        "Free some space, or delete old records: `etude prune --dry-run`."
         for disk in disks
         if disk.free_bytes < min(disk.total_bytes * LOW_SHARE, LOW_BYTES)
     ]
@@ -134,7 +135,7 @@ def _check(look: Callable[[], str]) -> PartState:
     try:
         return PartState(ok=True, detail=look())
     except EtudeError as error:
-        return PartState(ok=False, detail=error.message)
+        return PartState(ok=False, detail=" ".join(text for text in (error.message, error.hint) if text))
 
 
 def _describe_store(app: App) -> str:
@@ -143,7 +144,13 @@ def _describe_store(app: App) -> str:
 
 
 def _describe_objects(app: App) -> str:
-    return str(app.objects.check()["url"])
+    try:
+        return str(app.objects.check()["url"])
+    except EtudeError as error:
+        options = {name.lower(): value for name, value in app.settings.objects_options.items()}
+        if str(options.get("endpoint", "")).startswith("http://") and not options.get("allow_http"):
+            error.hint = "Its endpoint has no TLS: set `ETUDE_OBJECTS_OPTIONS__ALLOW_HTTP=true`, or use https."
+        raise
 
 
 def _find_disks(app: App) -> tuple[DiskUse, ...]:
@@ -244,7 +251,7 @@ def _ask_servers(processes: tuple[ProcessInfo, ...], problems: list[str]) -> dic
             state = _ask(process.address)
             found[f"server {process.address}"] = state
             if not state.ok:
-                problems.append(f"The server at {process.address} is not ready: {state.detail}.")
+                problems.append(f"The server at {process.address} is not ready: {state.detail}. Look at its log.")
     return found
 
 
