@@ -72,6 +72,11 @@ def test_the_settings_in_the_compose_file_are_settings() -> None:
     assert {"server", "worker", "observer", "learner", "postgres", "s3"} == set(compose()["services"])
 
 
+def test_the_image_has_what_the_learner_starts() -> None:
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    assert re.search(r"apt-get install .* git\b", text) and re.search(r"pip install .* pytest\b", text)
+
+
 def test_the_image_does_not_run_as_root() -> None:
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     last = text.rpartition("\nFROM ")[2]
@@ -168,11 +173,18 @@ def test_alerts_compare_labels_that_exist() -> None:
 
 def test_a_lost_worker_fires_alerts_of_the_installation(tmp_path: Path) -> None:
     """The numbers come from the store: the server that is scraped is not the process that was lost."""
+    code = f"""
+import os, signal
+from etude.app import App
+from etude.store.processes import Processes
+app = App(home={str(tmp_path)!r})
+Processes(app.store).enter("worker")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
     with App(home=str(tmp_path)) as app:
         Processes(app.store).enter("server", "http://localhost:1")
-        app.store.worker_id, own = "host:1:lost", app.store.worker_id
-        Processes(app.store).enter("worker")
-        app.store.worker_id = own
+        wait_until(lambda: status_measures(app)["processes"][("worker", "gone")])
         found = status_measures(app)
     assert found["processes"][("worker", "gone")] == 1
     assert found["processes"][("worker", "alive")] == 0
