@@ -16,9 +16,9 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from etude import __version__
-from etude.entities import Entity, RunFilter
+from etude.entities import Entity, Run, RunFilter
 from etude.errors import EtudeError
-from etude.store.processes import Processes, ProcessInfo, Role
+from etude.store.processes import RUN_AGENTS, Processes, ProcessInfo, Role
 from etude.store.queue import Queue
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ ERRORS = 5
 ASK_S = 10.0
 FAILED_ACTIONS = """SELECT a.id, g.id, a.last_error, a.processed_at
     FROM actions a JOIN agents g ON g.no = a.agent WHERE a.state = 'failed' ORDER BY a.seq DESC LIMIT ?"""
+
+
+RETRIED_ACTIONS = "SELECT count(*) FROM actions WHERE state = 'delayed' AND last_error IS NOT NULL"
+MODEL_ERRORS = frozenset({"model_error", "model_unavailable"})
+OUTSIDE_ERRORS = MODEL_ERRORS | {"source_unavailable", "source_error", "source_missing", "source_locked"}
+"""Codes of errors whose cause is outside etude: a model's provider, or a source."""
 
 
 class PartState(Entity):
@@ -79,6 +85,8 @@ class LastError(Entity):
     what: str
     error: str
     at: datetime
+    code: str = ""
+    """The code of the error of a run."""
 
 
 class Status(Entity):
@@ -175,7 +183,7 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
     alive = [process for process in processes if process.alive]
     storage = tenant_storage_status(app)
     waiting = depth.ready + depth.delayed + depth.running
-    if waiting and not alive:
+    if waiting and not any(process.role in RUN_AGENTS for process in alive):
         problems.append(
             f"No worker runs, and {waiting:,} actions of agents wait: start `etude serve` or `etude worker`."
         )
@@ -190,13 +198,21 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
     roles = {process.role for process in alive}
     for process in processes:
         if not process.alive:
-            ended = f"A {process.role} ended without stopping: process {process.pid} on {process.host}."
+            article = "An" if process.role == "observer" else "A"
+            ended = f"{article} {process.role} ended without stopping: process {process.pid} on {process.host}."
             if process.role in roles:
                 notes.append(ended)
             else:
                 problems.append(f"{ended} No other {process.role} runs: look at its log, and start it again.")
     if failed := depth.agents.get("error"):
         notes.append(f"{failed:,} agents have the status `error`: `etude agents list --status error`.")
+    errors = _last_errors(store)
+    notes += _outage_notes(errors)
+    if retried := int(Queue(store).read(RETRIED_ACTIONS)[0][0]):
+        notes.append(
+            f"{retried:,} actions of agents failed and are tried again, such as deliveries to a webhook: "
+            "`etude actions list --state delayed`."
+        )
     versions = sorted({process.version for process in alive})
     if len(versions) > 1:
         notes.append(f"Versions {', '.join(versions)} run side by side.")
@@ -215,7 +231,7 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
         "store_bytes": store.size(),
         "engines": app.pool.counts(),
         "sessions": app.session_pool.counts(),
-        "errors": tuple(_last_errors(store)),
+        "errors": tuple(errors),
     }
 
 
@@ -237,10 +253,29 @@ def _last_errors(store: Store) -> list[LastError]:
     ]
     since = datetime.now(UTC) - timedelta(days=1)
     runs = [
-        LastError(what=f"run {run.id}", error=run.error_code or "", at=run.ended_at or run.created_at)
-        for run in store.runs(RunFilter(status="failed", since=since), limit=ERRORS).items
+        _run_error(store.run(run.id)) for run in store.runs(RunFilter(status="failed", since=since), limit=ERRORS).items
     ]
     return sorted([*actions, *runs], key=lambda error: error.at, reverse=True)[:ERRORS]
+
+
+def _run_error(run: Run) -> LastError:
+    """Return why a run failed, with the source or the model that it used."""
+    error = run.error or {}
+    code = str(error.get("code", ""))
+    used = (
+        f" with model {run.model}" if code in MODEL_ERRORS and run.model else f" on {run.source}" if run.source else ""
+    )
+    return LastError(
+        what=f"run {run.id}{used}",
+        error=f"{code}: {error.get('detail', '')}",
+        at=run.ended_at or run.created_at,
+        code=code,
+    )
+
+
+def _outage_notes(errors: list[LastError]) -> list[str]:
+    """Return a note for each of the last errors that a source or a model caused, not the question."""
+    return [f"{e.what[:1].upper()}{e.what[1:]} failed: {e.error}" for e in errors if e.code in OUTSIDE_ERRORS]
 
 
 def _ask_servers(processes: tuple[ProcessInfo, ...], problems: list[str]) -> dict[str, PartState]:
