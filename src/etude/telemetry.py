@@ -350,9 +350,10 @@ class TelemetryAccessLog:
     def add(self, message: str, status: int, seconds: float, facts: dict[str, str]) -> None:
         """Buffer the line of a request."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        level = "info" if status < 500 else "error" if status == 500 else "warning"
         known = "".join(f', "{name}": {json.dumps(value)}' for name, value in facts.items())
         self._lines.append(
-            f'{{"at": "{at}", "level": "info", "logger": "etude.http", "message": {json.dumps(message)}, '
+            f'{{"at": "{at}", "level": "{level}", "logger": "etude.http", "message": {json.dumps(message)}, '
             f'"status": {status}, "ms": {seconds * 1000:.2f}{known}}}\n'
         )
 

@@ -151,6 +151,20 @@ def test_the_log_of_a_request_that_begins_a_run_has_its_ids(tmp_path: Path, shop
         assert next(line for line in lines if "chat" in line["message"])["thread_id"] == thread
 
 
+def test_the_log_of_a_request_that_fails_has_a_level_and_a_reason(tmp_path: Path, shop: Path) -> None:
+    with open_app(tmp_path / "home", shop) as app:
+        api = create_app(app)
+        api.state.server.access = log = TelemetryAccessLog(io.StringIO())
+        with TestClient(api, base_url="http://localhost") as client:
+            api.state.server.draining = True
+            assert client.post("/api/sql", json={"query": "SELECT 1"}).status_code == 503
+            assert client.get("/api/runs/none").status_code == 404
+            refused, missing = (json.loads(line) for line in log._lines[-2:])
+    assert (refused["level"], refused["code"]) == ("warning", "unavailable")
+    assert refused["error"] == "The server is shutting down."
+    assert missing["level"] == "info" and "code" not in missing
+
+
 def test_the_skill_is_there_for_agents(client: TestClient) -> None:
     found = client.get("/api/skill")
     assert found.headers["content-type"].startswith("text/markdown") and "never invent" in found.text.lower()

@@ -15,7 +15,7 @@ from typing import Any
 from etude.api.access_control import SAFE
 from etude.api.api_call import ApiCall
 from etude.api.api_caller import ANONYMOUS, ApiCaller
-from etude.api.problems import HttpError, respond_with_problem
+from etude.api.problems import HttpError, describe_for_log, respond_with_problem
 from etude.api.server_state import RETRY_S, ServerState
 from etude.errors import Conflict, EtudeError, Forbidden, Invalid, Unauthorized, Unavailable, problem
 from etude.ids import new_id
@@ -319,6 +319,7 @@ class MiddlewareExchange:
         await self._send(message)
 
     async def _refuse(self, error: BaseException) -> None:
+        self._noted.update(describe_for_log(error))
         response = respond_with_problem(error, self._id, self._scope["path"])
         await response(self._scope, self._receive, self._send_message)
 
@@ -346,5 +347,6 @@ class MiddlewareExchange:
 
     def _facts(self) -> dict[str, str]:
         known = self._scope.get("path_params") or {}
-        named = {k: str(v) for k, v in (self._noted | known).items() if k in ("run_id", "thread_id")}
+        shown = ("run_id", "thread_id", *(("code", "error") if self._status >= 500 else ()))
+        named = {k: str(v) for k, v in (self._noted | known).items() if k in shown}
         return {"request_id": self._id, "tenant": self._caller.tenant, "key": self._caller.name, **named}

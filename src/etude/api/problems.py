@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from etude.errors import EtudeError, Invalid, problem
+from etude.redaction import redact
 from etude.validation import explain_validation, find_field_validation_error
 
 MEDIA = "application/problem+json"
@@ -99,6 +100,12 @@ def respond_with_problem(error: BaseException, request_id: str | None = None, pa
     return Response(json.dumps(body), body["status"], headers, MEDIA)
 
 
+def describe_for_log(error: BaseException) -> dict[str, str]:
+    """Return the code of an error and its text without secrets, for the log."""
+    body = error.body if isinstance(error, HttpError) else problem(error)
+    return {"code": str(body["code"]), "error": redact(str(body["detail"]))[:300]}
+
+
 def explain_invalid_request(error: RequestValidationError, route: object = None) -> EtudeError:
     """Return an error that says in one sentence what is wrong with a request, and where."""
     if find_field_validation_error(error).type == "json_invalid":
@@ -117,6 +124,8 @@ def add_problem_handlers(api: FastAPI) -> None:
     """Register handlers that turn every error into a problem response."""
 
     async def known(request: Request, error: Exception) -> Response:
+        if (call := request.scope.get("state", {}).get("call")) is not None:
+            call.noted.update(describe_for_log(error))
         return respond_with_problem(error, _request_id(request), request.url.path)
 
     async def invalid(request: Request, error: Exception) -> Response:
