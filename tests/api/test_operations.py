@@ -154,12 +154,13 @@ def test_the_log_of_a_request_that_begins_a_run_has_its_ids(tmp_path: Path, shop
 def test_the_log_of_a_request_that_fails_has_a_level_and_a_reason(tmp_path: Path, shop: Path) -> None:
     with open_app(tmp_path / "home", shop) as app:
         api = create_app(app)
-        api.state.server.access = log = TelemetryAccessLog(io.StringIO())
+        out = io.StringIO()
+        api.state.server.access = TelemetryAccessLog(out)
         with TestClient(api, base_url="http://localhost") as client:
             api.state.server.draining = True
             assert client.post("/api/sql", json={"query": "SELECT 1"}).status_code == 503
             assert client.get("/api/runs/none").status_code == 404
-            refused, missing = (json.loads(line) for line in log._lines[-2:])
+        refused, missing = (json.loads(line) for line in out.getvalue().splitlines())
     assert (refused["level"], refused["code"]) == ("warning", "unavailable")
     assert refused["error"] == "The server is shutting down."
     assert missing["level"] == "info" and "code" not in missing
