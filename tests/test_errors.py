@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from etude import errors
@@ -57,3 +59,12 @@ def test_an_unknown_code_becomes_the_base_error() -> None:
 def test_only_what_may_pass_by_itself_is_retryable() -> None:
     assert Interrupted("gone").retryable
     assert not NotFound("absent").retryable
+
+
+def test_a_full_disk_is_not_a_defect() -> None:
+    """Uploads and the store report it in the same form."""
+    body = problem(OSError(errno.ENOSPC, "No space left on device", "/secret/place"))
+    assert (body["code"], body["status"], body["reason"]) == ("unavailable", 503, "disk_full")
+    assert "the disk is full" in body["detail"]
+    assert "/secret" not in str(body)
+    assert problem(OSError(errno.EIO, "Input/output error"))["code"] == "internal"

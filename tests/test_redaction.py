@@ -92,6 +92,17 @@ def test_no_command_shows_the_secrets_of_a_source(
     assert "SEC" not in told.out + told.err
 
 
+def test_limits_of_tokens_are_not_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ETUDE_HOME", str(tmp_path))
+    monkeypatch.setenv("ETUDE_SERVER__DAILY_TOKENS", "1234")
+    assert run_command(["config", "--json"]) == 0
+    shown = {item["key"]: item["value"] for item in json.loads(capsys.readouterr().out)}
+    assert shown["server.daily_tokens"] == "1234"
+    assert shown["budget.tokens"].isdecimal()
+
+
 @pytest.mark.parametrize("url", ["postgresql://u:a@SEC@h/x", "postgresql://u:HOST/SEC@h/x"])
 def test_the_store_shows_no_part_of_a_password(url: str) -> None:
     with pytest.raises(Invalid, match="not a valid Postgres URL") as caught:

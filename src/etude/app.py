@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from etude.errors import Conflict, EtudeError, Invalid, NotFound
 from etude.fair_share import ThreadFairShare
 from etude.redaction import redact
 from etude.result import Result
+from etude.runtime.open_queries import OpenQueries
 from etude.runtime.query import Query, run_query_as_run
 from etude.runtime.run_log import RunStorage
 from etude.scratch_folder import remove_orphaned_folders
@@ -97,6 +98,7 @@ class App:
         engine = self.settings.engine
         limits = EngineLimits(memory=engine.memory, scratch_bytes=engine.scratch, threads=engine.threads)
         self.pool = EnginePool(limits, engine.processes)
+        self.open_queries = OpenQueries()
         self._sources: dict[tuple[str, str], Source] = {}
         self._lock = threading.Lock()
         self._making = threading.RLock()
@@ -144,6 +146,7 @@ class App:
                 each.scripts.close()
             if "indexes" in each.__dict__:
                 each.indexes.close()
+        self.open_queries.close()
         if "session_pool" in self.__dict__:
             self.session_pool.close()
         for model in self._models.values():
@@ -489,9 +492,11 @@ class App:
         query = replace(query, location=source.only_location)
 
         def start_query(describe: bool) -> ResultStream:
-            return self._start_query(source, query.sql, others, query.limits, describe, on_progress, query.params)
+            stream = self._start_query(source, query.sql, others, query.limits, describe, on_progress, query.params)
+            return self.open_queries.watch(stream) if recorded else stream
 
-        result = run_query_as_run(query, start_query, storage, self.scratch)
+        with self.open_queries.running() if recorded else nullcontext():
+            result = run_query_as_run(query, start_query, storage, self.scratch)
         if note := source.hiding_note:
             result.notes = (*result.notes, note)
         return result

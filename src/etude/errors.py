@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any, ClassVar
 
 
@@ -152,7 +153,7 @@ class Damaged(Unavailable):
 class Interrupted(EtudeError):
     """The process ended before its work was finished."""
 
-    code, title = "interrupted", "Interrupted"
+    code, title, status = "interrupted", "Interrupted", 503
     retryable = True
 
 
@@ -171,11 +172,31 @@ def is_outage_error(error: BaseException | None) -> bool:
     return isinstance(error, EtudeError) and error.retryable
 
 
+def is_disk_full(error: BaseException) -> bool:
+    """True if the error says that a disk or a quota is full."""
+    no_space = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    text = str(error).lower()
+    return no_space or "disk is full" in text or "no space left" in text or "disk quota exceeded" in text
+
+
+def disk_full_error(what: str) -> Unavailable:
+    """Return the error of a write to a full disk; `what` is the start of its message."""
+    return Unavailable(f"{what}: the disk is full.", hint="Free some space on it, then try again.", reason="disk_full")
+
+
+def as_etude_error(error: BaseException) -> EtudeError:
+    """Return the error itself, or the one to show for an error of Python: a full disk, or else a defect."""
+    if isinstance(error, EtudeError):
+        return error
+    if isinstance(error, OSError) and is_disk_full(error):
+        return disk_full_error("A file cannot be written")
+    # The text of an unexpected error may contain credentials: it goes to the log, not to the user.
+    return EtudeError(f"Unexpected {type(error).__name__}.", hint="This is a defect in etude; please report it.")
+
+
 def problem(error: BaseException) -> dict[str, Any]:
     """Return an error in the form of RFC 9457, which HTTP, CLI, MCP and events share."""
-    if not isinstance(error, EtudeError):
-        # The text of an unexpected error may contain credentials: it goes to the log, not to the user.
-        error = EtudeError(f"Unexpected {type(error).__name__}.", hint="This is a defect in etude; please report it.")
+    error = as_etude_error(error)
     body: dict[str, Any] = {
         "type": f"urn:etude:error:{error.code}",
         "title": error.title,

@@ -31,8 +31,8 @@ MEASURED = (
     ("queue_oldest", "etude_queue_oldest_seconds", "How long the next action has waited.", "gauge", ()),
     ("agents", "etude_agents", "Agents.", "gauge", ("status",)),
     ("claims", "etude_queue_claims", "Actions that this process has claimed.", "counter", ()),
-    ("retries", "etude_queue_retries", "Claims of actions that had failed before.", "counter", ()),
-    ("reclaimed", "etude_queue_reclaimed", "Actions taken over from lost workers.", "counter", ()),
+    ("retries", "etude_queue_retries", "Claims by this process of actions that had failed before.", "counter", ()),
+    ("reclaimed", "etude_queue_reclaimed", "Actions that this process took over from lost workers.", "counter", ()),
     ("ended", "etude_actions_ended", "Actions that this process has ended.", "counter", ("end",)),
     ("processes", "etude_processes", "Servers and workers of the store.", "gauge", ("role", "state")),
     ("engines", "etude_engines", "Engines by state, and queries that wait for one.", "gauge", ("state",)),
@@ -40,6 +40,7 @@ MEASURED = (
     ("sessions", "etude_sessions", "Open sessions of threads.", "gauge", ("state",)),
     ("storage", "etude_storage_bytes", "Results and files of a tenant.", "gauge", ("tenant",)),
     ("storage_limit", "etude_storage_limit_bytes", "Storage quota of a tenant; 0 means none.", "gauge", ("tenant",)),
+    ("store_up", "etude_store_up", "1 if the store can be used.", "gauge", ()),
     ("store", "etude_store_bytes", "The size of the database.", "gauge", ()),
     ("disk_free", "etude_disk_free_bytes", "Free bytes of a file system.", "gauge", ("path",)),
     ("disk_total", "etude_disk_total_bytes", "Size of a file system.", "gauge", ("path",)),
@@ -349,9 +350,10 @@ class TelemetryAccessLog:
     def add(self, message: str, status: int, seconds: float, facts: dict[str, str]) -> None:
         """Buffer the line of a request."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        level = "info" if status < 500 else "error" if status == 500 else "warning"
         known = "".join(f', "{name}": {json.dumps(value)}' for name, value in facts.items())
         self._lines.append(
-            f'{{"at": "{at}", "level": "info", "logger": "etude.http", "message": {json.dumps(message)}, '
+            f'{{"at": "{at}", "level": "{level}", "logger": "etude.http", "message": {json.dumps(message)}, '
             f'"status": {status}, "ms": {seconds * 1000:.2f}{known}}}\n'
         )
 

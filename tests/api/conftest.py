@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from etude.api.server import create_app
-from etude.api.uvicorn_server import make_uvicorn_server
+from etude.api.uvicorn_server import UvicornServer, make_uvicorn_server
 from etude.app import App
 from etude.entities import SourceSpec
 from etude.sample import write_shop
@@ -111,6 +111,8 @@ class Running:
     port: int
     api: FastAPI
     app: App
+    listener: UvicornServer
+    """Told to shut down with `should_exit`."""
 
 
 @contextmanager
@@ -125,7 +127,7 @@ def listening(app: App, **options: Any) -> Iterator[Running]:
         time.sleep(0.005)
     port = bound.getsockname()[1]
     try:
-        yield Running(f"http://localhost:{port}", port, api, app)
+        yield Running(f"http://localhost:{port}", port, api, app, listener)
     finally:
         listener.should_exit = True
         thread.join(120)

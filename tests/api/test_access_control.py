@@ -85,6 +85,9 @@ def test_keys_are_made_listed_and_revoked(guarded: TestClient, app: App) -> None
     assert made["key"] not in str(listed) and "hash" not in str(listed)
     assert guarded.delete(f"/api/keys/{made['id']}", headers=admin).status_code == 204
     assert guarded.post("/api/sql", json=SELECT, headers=bot).status_code == 401
+    guarded.app.state.server.flush()  # type: ignore[attr-defined]
+    refused = next(e for e in guarded.get("/api/audit", headers=admin).json()["items"] if e["status"] == 401)
+    assert made["id"] in str(refused)
     assert guarded.delete(f"/api/keys/{made['id']}", headers=admin).status_code == 404
 
 

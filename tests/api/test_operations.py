@@ -12,13 +12,15 @@ from fastapi.testclient import TestClient
 from tests.api.conftest import open_app
 
 from etude import __version__
-from etude.api import sandbox_probe
+from etude.api import access_control, sandbox_probe
 from etude.api.sandbox_probe import SandboxProbe
 from etude.api.server import create_app
 from etude.app import App
-from etude.errors import SandboxError
+from etude.errors import SandboxError, Unavailable
 from etude.sessions import isolation
 from etude.sessions.base import Channel, SandboxSpec
+from etude.store.identity import Identity
+from etude.store.queue import Queue
 from etude.telemetry import TelemetryAccessLog
 
 
@@ -78,6 +80,26 @@ def test_the_status_and_its_numbers(client: TestClient, app: App) -> None:
         assert f"\n{line}" in text, line
 
 
+def test_metrics_are_there_while_the_store_is_not(tmp_path: Path, shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise Unavailable("The store cannot be reached.")
+
+    monkeypatch.setattr(access_control, "KEY_CACHE_S", 0.0)
+    with open_app(tmp_path / "home", shop) as app:
+        token = Identity(app.store).create_key("ops", "admin")[1]
+        with TestClient(create_app(app, keys_required=True), base_url="http://localhost") as client:
+            headers = {"Authorization": f"Bearer {token}"}
+            assert "\netude_store_up 1.0" in client.get("/metrics", headers=headers).text
+            with monkeypatch.context() as down:
+                down.setattr(type(app.store), "_read", fail)
+                down.setattr(Queue, "read", fail)
+                found = client.get("/metrics", headers=headers)
+                assert found.status_code == 200, found.text
+                assert "\netude_store_up 0.0" in found.text
+                assert "\netude_engines{" in found.text and "\netude_actions{" not in found.text
+                assert client.get("/api/runs", headers=headers).status_code == 503
+
+
 def test_actions_and_events_are_listed_and_steered(client: TestClient, app: App) -> None:
     client.post("/api/agents", json={"kind": "echo", "id": "o", "config": {"subject": "rain"}, "reason": "a trial"})
     sent = client.post("/api/agents/o/message", json={"body": "x", "delay_s": 3600, "urgency": 7}).json()["action"]
@@ -127,6 +149,21 @@ def test_the_log_of_a_request_that_begins_a_run_has_its_ids(tmp_path: Path, shop
             (line,) = [line for line in lines if line["message"] == f"POST {path}"]
             assert app.store.run(line["run_id"]).id == line["run_id"]
         assert next(line for line in lines if "chat" in line["message"])["thread_id"] == thread
+
+
+def test_the_log_of_a_request_that_fails_has_a_level_and_a_reason(tmp_path: Path, shop: Path) -> None:
+    with open_app(tmp_path / "home", shop) as app:
+        api = create_app(app)
+        out = io.StringIO()
+        api.state.server.access = TelemetryAccessLog(out)
+        with TestClient(api, base_url="http://localhost") as client:
+            api.state.server.draining = True
+            assert client.post("/api/sql", json={"query": "SELECT 1"}).status_code == 503
+            assert client.get("/api/runs/none").status_code == 404
+        refused, missing = (json.loads(line) for line in out.getvalue().splitlines())
+    assert (refused["level"], refused["code"]) == ("warning", "unavailable")
+    assert refused["error"] == "The server is shutting down."
+    assert missing["level"] == "info" and "code" not in missing
 
 
 def test_the_skill_is_there_for_agents(client: TestClient) -> None:

@@ -9,15 +9,18 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 from tests.patience import wait_until
 
+from etude.app import App
 from etude.cli.main import COMMANDS, make_main_parser
+from etude.operations.status import status_measures
 from etude.settings import Settings, load_settings
-from etude.telemetry import TelemetryMetrics
+from etude.store.processes import Processes, Role
+from etude.telemetry import MEASURED, TelemetryMetrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -67,6 +70,11 @@ def test_the_settings_in_the_compose_file_are_settings() -> None:
         assert found.store_url.startswith("postgresql://") and found.objects_url.startswith("s3://")
         assert service["cap_drop"] == ["ALL"]
     assert {"server", "worker", "observer", "learner", "postgres", "s3"} == set(compose()["services"])
+
+
+def test_the_image_has_what_the_learner_starts() -> None:
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    assert re.search(r"apt-get install .* git\b", text) and re.search(r"pip install .* pytest\b", text)
 
 
 def test_the_image_does_not_run_as_root() -> None:
@@ -150,6 +158,58 @@ def test_dashboard_and_alerts_use_metrics_that_exist() -> None:
     used = {name for text in expressions() for name in re.findall(r"\betude_\w+", text)}
     assert len(used) > 15
     assert used - names_of_metrics() == set()
+
+
+def test_alerts_compare_labels_that_exist() -> None:
+    labels = {name: names for _, name, _, _, names in MEASURED}
+    roles, states = set(get_args(Role)), {"alive", "gone"}
+    for text in expressions():
+        for name, chosen in re.findall(r"\b(etude_\w+?)(?:_total)?\{([^}]*)\}", text):
+            for label, value in re.findall(r'(\w+)=~?"([^"]*)"', chosen):
+                assert name not in labels or label in labels[name], text
+                if name == "etude_processes":
+                    assert value in (roles if label == "role" else states), text
+
+
+def test_a_lost_worker_fires_alerts_of_the_installation(tmp_path: Path) -> None:
+    """The numbers come from the store: the server that is scraped is not the process that was lost."""
+    code = f"""
+import os, signal
+from etude.app import App
+from etude.store.processes import Processes
+app = App(home={str(tmp_path)!r})
+Processes(app.store).enter("worker")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    with App(home=str(tmp_path)) as app:
+        Processes(app.store).enter("server", "http://localhost:1")
+        wait_until(lambda: status_measures(app)["processes"][("worker", "gone")])
+        found = status_measures(app)
+    assert found["processes"][("worker", "gone")] == 1
+    assert found["processes"][("worker", "alive")] == 0
+    assert found["processes"][("server", "alive")] == 1
+    assert found["store_up"] == {(): 1}
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="no nginx")
+def test_nginx_loads_its_file(tmp_path: Path) -> None:
+    text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8").replace("/etc/ssl/etude", str(tmp_path))
+    for port in ("443", "80"):
+        text = text.replace(f"listen {port}", f"listen 127.0.0.1:2{port:0>4}")
+    (tmp_path / "etude.conf").write_text(text, encoding="utf-8")
+    head = f"pid {tmp_path}/pid; error_log stderr; events {{}}"
+    (tmp_path / "nginx.conf").write_text(f"{head} http {{ include {tmp_path}/etude.conf; }}", encoding="utf-8")
+    subject = ["-subj", "/CN=etude.example.com", "-days", "1"]
+    files = ["-keyout", str(tmp_path / "privkey.pem"), "-out", str(tmp_path / "fullchain.pem")]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject], check=True)
+    ran = subprocess.run(["nginx", "-t", "-c", str(tmp_path / "nginx.conf")], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_nginx_passes_on_what_the_server_takes() -> None:
+    found = re.search(r"client_max_body_size (\d+)m;", (DEPLOY / "nginx.conf").read_text(encoding="utf-8"))
+    assert found and int(found[1]) << 20 > Settings().server.upload
 
 
 def test_proxies_lead_to_the_server_and_hide_metrics() -> None:

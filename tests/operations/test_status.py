@@ -17,8 +17,8 @@ from etude.agents.base import InboxItem, Kind, StepContext, StepResult
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.cli.main import run_command
-from etude.entities import Entity
-from etude.errors import Invalid
+from etude.entities import Entity, SourceSpec
+from etude.errors import EtudeError, Invalid
 from etude.operations import status
 from etude.operations.status import installation_status
 from etude.store.processes import Processes
@@ -152,3 +152,24 @@ def test_the_command_exits_with_1_if_something_is_wrong(
     assert "PROBLEM: No worker runs" in capsys.readouterr().out
     assert run_command(["status", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["queue"]["ready"] == 1
+
+
+def test_a_source_that_is_down_is_noted_with_its_name_and_the_reason(open_app: Open) -> None:
+    app = open_app()
+    app.settings.sources["crm"] = SourceSpec(url="postgresql://nobody@127.0.0.1:1/crm")
+    with pytest.raises(EtudeError):
+        app.sql("crm", "SELECT 1")
+    found = installation_status(app)
+    assert found.ok
+    note = next(text for text in found.notes if "crm" in text)
+    assert "source_unavailable" in note
+    assert "on crm" in found.errors[0].what
+
+
+def test_an_observer_runs_no_agents(open_app: Open) -> None:
+    app = open_app()
+    with Processes(app.store).entered("observer"):
+        assert [p.role for p in Processes(app.store).list()] == ["observer"]
+        app.agents.create("echo", {"subject": "rain", "interval_s": 3600})
+        assert "No worker runs" in installation_status(app).problems[0]
+    assert Processes(app.store).list() == []

@@ -97,6 +97,15 @@ def test_what_is_known_of_a_source_is_kept_until_its_data_changes(tmp_path: Path
         assert len(list(kept.iterdir())) == 2
 
 
+def test_a_question_is_answered_although_nothing_can_be_cached(tmp_path: Path):
+    """As on a full disk; here the folder of the cache is a file."""
+    write_shop(tmp_path / "shop")
+    (tmp_path / "home" / "cache").mkdir(parents=True)
+    (tmp_path / "home" / "cache" / "vocabulary").touch()
+    with App(home=str(tmp_path / "home"), model="offline") as app:
+        assert "3,704" in app.ask(str(tmp_path / "shop"), "how many orders").text
+
+
 def test_rules_that_take_too_long_say_so(app: App, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("etude.runtime.offline_model.READ_S", -1.0)
     answer = app.ask("shop", "Which customers have no orders in 2025?")

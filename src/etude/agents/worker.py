@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from etude.agents.base import Kind
 from etude.agents.hub import BATCH_S, HubWaker
+from etude.agents.outage_log import OutageLog
 from etude.agents.running_step import RunningStep
 from etude.agents.step_runner import StepRunner, describe_step_error
 from etude.errors import EtudeError, Unavailable
@@ -79,6 +80,7 @@ class Worker:
         self.slots = slots
         self.lease = lease
         self._running: dict[tuple[int, int], RunningStep] = {}
+        self._outage = OutageLog(log, "the store")
         self._lock = threading.Lock()
         self._work: queues.SimpleQueue[RunningStep | None] = queues.SimpleQueue()
         self._ended: list[Finish] = []
@@ -304,7 +306,7 @@ class Worker:
         recorded is marked failed.
         """
         if isinstance(error, Unavailable):
-            log.warning("%s", error.message)
+            self._outage.failed(error.message)
             return finished
         log.exception("a turn failed")
         left = []
@@ -368,12 +370,13 @@ class Worker:
                     self._sweep_due.clear()
                     self._keep_lock()
                     self._sweep()
+                    self._outage.succeeded()
                 if now - renewed >= self.lease / 3:
                     renewed = now
                     self._renew()
                 self._identity.write_down()
             except Unavailable as error:
-                log.warning("%s", error.message)
+                self._outage.failed(error.message)
             except Exception:
                 log.exception("maintenance failed")
 

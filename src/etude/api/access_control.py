@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from etude.api.api_caller import ANONYMOUS, OWNER, ApiCaller
 from etude.entities import Run
-from etude.errors import Forbidden, LimitExceeded, Unauthorized
+from etude.errors import Forbidden, LimitExceeded, Unauthorized, Unavailable
 from etude.host_addresses import is_loopback_host, parse_host_port
 from etude.store.identity import ApiKey, Identity, Spent, daily_limits_of_key
 
@@ -61,20 +61,27 @@ class AccessControl:
 
     # Authentication.
 
-    async def identify(self, access_store: AccessStore[ApiKey], secrets: AccessSecrets) -> ApiCaller:
-        """Return the caller by its key or its cookie; `OWNER` if keys are off."""
+    async def identify(
+        self, access_store: AccessStore[ApiKey], secrets: AccessSecrets, without_store: bool = False
+    ) -> ApiCaller:
+        """Return the caller by its key or its cookie; `OWNER` if keys are off.
+
+        With `without_store`, a key that was valid before is accepted while the store cannot be used.
+        """
         if not self.keys:
             # Many clients cannot leave out the key, so it is ignored if keys are off.
             return OWNER
         if secrets.key is not None:
-            key = await self._look_up(access_store, self._identity.authenticate, secrets.key)
+            key = await self._look_up(access_store, self._identity.authenticate, secrets.key, without_store)
             return ApiCaller(key.tenant, key.role, key)
         if secrets.cookie is None:
             return ANONYMOUS
         key = await self._look_up(access_store, self._identity.logged_in, secrets.cookie)
         return ApiCaller(key.tenant, key.role, key, secrets.cookie)
 
-    async def _look_up(self, access_store: AccessStore[ApiKey], find: Callable[[str], ApiKey], secret: str) -> ApiKey:
+    async def _look_up(
+        self, access_store: AccessStore[ApiKey], find: Callable[[str], ApiKey], secret: str, without_store: bool = False
+    ) -> ApiKey:
         name = _hash(secret)
         known = self._key_cache.get(name)
         if known is not None and known[0] > time.monotonic():
@@ -84,7 +91,12 @@ class AccessControl:
         except Unauthorized:
             with self._lock:
                 self._key_ids.pop(name, None)
+                self._key_cache.pop(name, None)
             raise
+        except Unavailable:
+            if known is None or not without_store:
+                raise
+            return known[1]
         with self._lock:
             if len(self._key_cache) > REMEMBERED:
                 self._key_cache.clear()

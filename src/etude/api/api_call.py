@@ -65,8 +65,7 @@ class ApiCall:
         """Refuse work if the key has used up its daily quota, or if the server is at capacity."""
         self.server.access_control.check_budget(self.caller)
         limit = self.app.settings.server.runs
-        if self.server.draining:
-            raise Unavailable("The server is shutting down.", hint="Try again in a moment.")
+        self.server.check_not_draining()
         if len(self.app.runs) >= limit:
             raise Unavailable(
                 f"The server is at capacity: it is working on {limit} runs.",

@@ -16,8 +16,9 @@ from etude.api.api_call import AnalystCall, ReaderCall
 from etude.api.event_streams import DOCUMENTED, HEARTBEAT_S, EventStream, LastEventId, format_server_sent_event
 from etude.api.runs import start_requested_run
 from etude.api.schemas import AskedBudget, ChatMessage, RunRequest
-from etude.entities import ENDED, AnswerBody, Run
-from etude.errors import EtudeError, Invalid
+from etude.api.server_state import RETRY_S
+from etude.entities import ENDED, STOPPED, AnswerBody, Run
+from etude.errors import EtudeError, Invalid, Unavailable
 from etude.events import (
     Entry,
     RunCancelled,
@@ -104,7 +105,16 @@ async def begin_chat_answer(
 async def wait_for_chat_answer(call: ApiCall, run_id: str, beyond: int = 0) -> Run:
     """Wait until the run has stopped, a little longer than its time budget allows, and return it."""
     longest = call.app.settings.budget.wall_s + WAIT_S
-    return await call.server.run_watcher.wait_until_stopped(call.app.store, run_id, call.access_store, longest, beyond)
+    watcher = call.server.run_watcher
+    run = await watcher.wait_until_stopped(call.app.store, run_id, call.access_store, longest, beyond)
+    if watcher.closed and not (run.status in STOPPED and run.seq > beyond):
+        raise Unavailable(
+            "The server was shut down before the answer was ready.",
+            hint=f"The run resumes when the server starts again: GET /api/runs/{run_id}.",
+            run_id=run_id,
+            retry_after_s=RETRY_S,
+        )
+    return run
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -80,8 +81,11 @@ async def metrics(call: AdminCall) -> PlainTextResponse:
 
 def render_metrics(server: ServerState) -> bytes:
     """Return the current metrics in Prometheus format."""
-    app = server.app
-    server.metrics.measure(server.run_watcher.count, app.store.count_open(), status_measures(app))
+    measures = status_measures(server.app)
+    runs: dict[str, int] = {}
+    with contextlib.suppress(EtudeError):  # the store may be down: the numbers of this process are shown all the same
+        runs = server.app.store.count_open() if measures["store_up"][()] else {}
+    server.metrics.measure(server.run_watcher.count, runs, measures)
     return server.metrics.text()
 
 

@@ -16,9 +16,9 @@ from etude.api.access_control import SAFE, read_access_secrets
 from etude.api.api_call import ApiCall
 from etude.api.api_caller import ANONYMOUS, ApiCaller
 from etude.api.json_body import check_json_body
-from etude.api.problems import HttpError, hide_outage_details, respond_with_problem
-from etude.api.server_state import ServerState
-from etude.errors import Conflict, EtudeError, Forbidden, Invalid, problem
+from etude.api.problems import HttpError, describe_for_log, hide_outage_details, respond_with_problem
+from etude.api.server_state import RETRY_S, ServerState
+from etude.errors import Conflict, EtudeError, Forbidden, Invalid, Unauthorized, Unavailable, problem
 from etude.ids import new_id
 from etude.store.identity import StoredResponse
 
@@ -61,8 +61,17 @@ HEADERS = [
 ]
 _KEY_OF_ROW = re.compile(r"(/api/rows/[^/]*/[^/]*/).+", re.DOTALL)
 """The key of a row in a path is a value of the data, such as an address or an account: no log shows it."""
+_STOPS_WORK = re.compile(r"/api/(runs|agents|actions)/[^/]+/(cancel|pause|interrupt|destroy)|/api/session")
+"""Paths whose POST begins no work: they are served during a shutdown too."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("etude.http")
+
+
+def _stopped_request() -> Unavailable:
+    """Return the error of a request that was not finished before the server ended."""
+    return Unavailable(
+        "The server was shut down before the request was finished.", hint="Send it again.", retry_after_s=RETRY_S
+    )
 
 
 def _without_secret(name: str) -> StoredResponse:
@@ -118,6 +127,7 @@ class MiddlewareExchange:
         self._captured_size = 0
         self._media = ""
         self._shed = False
+        self._task: asyncio.Task[Any] | None = None
         self._noted: dict[str, str] = {}
 
     async def serve(self, inner: Asgi) -> None:
@@ -130,24 +140,45 @@ class MiddlewareExchange:
             await self._refuse(error)
             self._server.metrics.request(self._scope["method"], "shed", self._status, 0.0)
             return
+        self._enter()
         try:
             with ExitStack() as held:
                 await self._admit(held)
                 await self._answer(inner)
         except (EtudeError, HttpError) as error:
+            if isinstance(error, Unauthorized) and "key_id" in error.details:
+                self._noted["key_id"] = str(error.details["key_id"])  # the audit says which key was revoked or expired
             await self._refuse(error)
+        except asyncio.CancelledError:
+            if not self._server.stopped or self._status:
+                raise
+            await self._refuse(_stopped_request())
         except Exception as error:
             _log.exception("unexpected error", extra=self._facts())
             if not self._status:
                 await self._refuse(error)
         finally:
+            self._leave()
             self._record()
+
+    def _enter(self) -> None:
+        """Make a shutdown wait for this request."""
+        self._task = asyncio.current_task()
+        if self._task is not None and self._scope["path"] not in PROBES:
+            self._server.requests.add(self._task)
+
+    def _leave(self) -> None:
+        """Let a shutdown no longer wait for this request."""
+        if self._task is not None:
+            self._server.requests.discard(self._task)
 
     async def _admit(self, held: ExitStack) -> None:
         server, method = self._server, self._scope["method"]
         needs_key = self._scope["path"] not in OPEN and not self._scope["path"].startswith("/assets/")
         try:
-            self._caller = await server.access_control.identify(server.access_store, self._secrets)
+            # Metrics are most wanted while something is broken.
+            without_store = self._scope["path"] == "/metrics"
+            self._caller = await server.access_control.identify(server.access_store, self._secrets, without_store)
         except EtudeError:
             if needs_key:
                 raise
@@ -157,6 +188,8 @@ class MiddlewareExchange:
         if needs_key:
             self._caller.require("reader")
         server.access_control.check_rate(self._caller)
+        if method not in SAFE and not _STOPS_WORK.fullmatch(self._scope["path"]):
+            server.check_not_draining()
         slot = held.enter_context(ExitStack())
         slot.enter_context(server.access_control.limit_concurrency(self._caller))
         if method not in SAFE and not self._arriving:
@@ -283,6 +316,9 @@ class MiddlewareExchange:
             self._media = next((v.decode("latin-1") for n, v in headers if n.lower() == b"content-type"), "")
             if not self._media.endswith("json"):
                 self._captured = None
+            if self._media.startswith("text/event-stream") and self._scope["method"] in SAFE:
+                # A stream has no end of its own, and its client can resume it.
+                self._leave()
         elif self._captured is not None:
             self._captured.append(message.get("body", b""))
             self._captured_size += len(self._captured[-1])
@@ -293,9 +329,8 @@ class MiddlewareExchange:
         await self._send(message)
 
     async def _refuse(self, error: BaseException) -> None:
+        self._noted.update(describe_for_log(error))
         shown = hide_outage_details(error, self._caller.role is not None)
-        if shown is not error:
-            _log.warning("%s", error, extra=self._facts())
         response = respond_with_problem(shown, self._id, self._scope["path"])
         await response(self._scope, self._receive, self._send_message)
 
@@ -316,11 +351,13 @@ class MiddlewareExchange:
         if self._server.access is not None:
             self._server.access.add(f"{method} {path}", self._status, seconds, self._facts())
         if method not in SAFE or self._status in (401, 403):
-            key, reason = self._caller.key.id if self._caller.key else None, self._noted.get("reason")
+            key = self._caller.key.id if self._caller.key else self._noted.get("key_id")
+            reason = self._noted.get("reason")
             action = f"{method} {path}".encode("utf-8", "replace").decode().replace("\0", "\ufffd")
             self._server.identity.note(self._caller.tenant, key, action, self._status, self._id, self._address, reason)
 
     def _facts(self) -> dict[str, str]:
         known = self._scope.get("path_params") or {}
-        named = {k: str(v) for k, v in (self._noted | known).items() if k in ("run_id", "thread_id")}
+        shown = ("run_id", "thread_id", *(("code", "error") if self._status >= 500 else ()))
+        named = {k: str(v) for k, v in (self._noted | known).items() if k in shown}
         return {"request_id": self._id, "tenant": self._caller.tenant, "key": self._caller.name, **named}

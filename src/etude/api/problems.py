@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from etude.errors import EtudeError, Invalid, Unavailable, problem
+from etude.redaction import redact
 from etude.validation import explain_validation, find_field_validation_error
 
 MEDIA = "application/problem+json"
@@ -106,6 +107,12 @@ def hide_outage_details(error: BaseException, known: bool) -> BaseException:
     return Unavailable("A part of the server is not available now.", hint="Try again later.")
 
 
+def describe_for_log(error: BaseException) -> dict[str, str]:
+    """Return the code of an error and its text without secrets, for the log."""
+    body = error.body if isinstance(error, HttpError) else problem(error)
+    return {"code": str(body["code"]), "error": redact(str(body["detail"]))[:300]}
+
+
 def explain_invalid_request(error: RequestValidationError, route: object = None) -> EtudeError:
     """Return an error that says in one sentence what is wrong with a request, and where."""
     if find_field_validation_error(error).type == "json_invalid":
@@ -125,6 +132,8 @@ def add_problem_handlers(api: FastAPI) -> None:
 
     async def known(request: Request, error: Exception) -> Response:
         call = request.scope.get("state", {}).get("call")
+        if call is not None:
+            call.noted.update(describe_for_log(error))
         shown = hide_outage_details(error, call is not None and call.caller.role is not None)
         return respond_with_problem(shown, _request_id(request), request.url.path)
 

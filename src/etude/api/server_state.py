@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from etude.api.result_reader import ResultReader
 from etude.api.run_watcher import RunWatcher
 from etude.api.sandbox_probe import SandboxProbe
 from etude.entities import Run
+from etude.errors import Unavailable
 from etude.fair_share import FairShare, hold_fair_slot
 from etude.store.identity import Identity
 from etude.telemetry import TelemetryAccessLog, TelemetryMetrics, TelemetryObserver, TelemetryTraces
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+RETRY_S = 2
+"""Seconds after which a client should repeat a request that a shutdown refused or ended."""
 READERS = 16
 """Threads for short store access; long work has its own threads."""
 
@@ -48,6 +52,9 @@ class ServerState:
     worker: Worker | None = None
     """Runs agents in this process, unless None."""
     draining: bool = False
+    """True once the server shuts down: it finishes requests in flight, and begins no new work."""
+    stopped: bool = False
+    """True once the time for requests in flight is over."""
 
     def __post_init__(self) -> None:
         threads = self.app.settings.server.threads
@@ -57,6 +64,8 @@ class ServerState:
         self.readers = anyio.CapacityLimiter(READERS)
         # More threads than engines would only wait for an engine.
         self.queries = FairShare(self.app.settings.engine.processes)
+        self.requests: set[asyncio.Task[Any]] = set()
+        """The tasks of requests in flight that a shutdown waits for."""
         self.owners: dict[str, ApiCaller] = {}
         """The caller that each open run is charged to, by run id."""
         self.result_reader = ResultReader(self.app)
@@ -78,8 +87,19 @@ class ServerState:
 
     @property
     def at_work(self) -> int:
-        """The number of runs and agent steps in progress, of all tenants."""
-        return self.app.runs_at_work + (self.worker.at_work if self.worker else 0)
+        """The number of runs, agent steps and requests in progress, of all tenants."""
+        return self.app.runs_at_work + (self.worker.at_work if self.worker else 0) + len(self.requests)
+
+    def check_not_draining(self) -> None:
+        """Raise if the server shuts down: another server, or this one after its restart, does the work."""
+        if self.draining:
+            raise Unavailable("The server is shutting down.", hint="Try again in a moment.", retry_after_s=RETRY_S)
+
+    def stop_requests(self) -> None:
+        """End the requests in flight. The middleware responds with 503 to each that has no response yet."""
+        self.stopped = True
+        for task in self.requests:
+            task.cancel()
 
     def flush(self) -> None:
         """Write the buffered audit entries and usage to the store, and the access log to its file."""

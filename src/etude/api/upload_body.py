@@ -15,8 +15,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from etude.api.problems import HttpError
-from etude.errors import Forbidden, Invalid
-from etude.store.base import is_store_disk_full, store_disk_full_error
+from etude.errors import Forbidden, Invalid, disk_full_error, is_disk_full
 from etude.uploads import MOST_FILES, ReceivedFile
 
 if TYPE_CHECKING:
@@ -66,8 +65,8 @@ async def receive_upload_body(call: ApiCall, request: Request, folder: Path, nam
         except FormParserError as error:
             raise Invalid(f"The form is not valid: {error}.", hint="Send multipart/form-data.") from None
         except OSError as error:
-            if is_store_disk_full(error):
-                raise store_disk_full_error("The upload cannot be written") from error
+            if is_disk_full(error):
+                raise disk_full_error("The upload cannot be written") from error
             raise
     if form is None:
         return Received(writing.files, None)

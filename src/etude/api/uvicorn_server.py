@@ -35,6 +35,8 @@ PIPELINED = 16
 """Requests that a client may send ahead on a connection; it is closed after their responses if there are more."""
 LINGER_S = 0.5
 """How long a refused connection stays open so that the client can read the refusal."""
+RESPOND_S = 2.0
+"""Seconds for a request to respond once its query or the wait for its run was ended by a shutdown."""
 SPARE_FILES = 256
 """Open files that are reserved for engines, sessions and the store."""
 SWITCH_S = 0.0005
@@ -213,7 +215,7 @@ class UvicornServer(uvicorn.Server):
             logging.getLogger("etude").warning("the server is not listed: %s", error.message)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse new work, wait for running work, end the streams, and close."""
+        """Refuse new work, wait for running work and requests in flight, end the streams, and close."""
         server = self._server
         server.draining = True
         if server.worker is not None:
@@ -222,9 +224,19 @@ class UvicornServer(uvicorn.Server):
         while server.at_work and time.monotonic() < until and not self.force_exit:
             await asyncio.sleep(0.05)
         server.run_watcher.close()
+        await self._stop_requests()
         with contextlib.suppress(EtudeError):
             Processes(server.app.store).leave()
         await super().shutdown(sockets)
+
+    async def _stop_requests(self) -> None:
+        """End the requests in flight. Queries are interrupted first, so that they record it and respond."""
+        if self._server.requests:
+            self._server.app.open_queries.interrupt()
+        until = time.monotonic() + RESPOND_S
+        while self._server.requests and time.monotonic() < until and not self.force_exit:
+            await asyncio.sleep(0.02)
+        self._server.stop_requests()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Shut down on a signal; a second Ctrl-C does not wait for running work.

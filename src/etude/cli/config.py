@@ -19,6 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def is_number(value: object) -> bool:
+    """True for a number, which is a limit (`budget.tokens`) and never a secret."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def run(options: argparse.Namespace) -> None:
     """Print each setting, its effective value and its origin. Secrets are not shown."""
     from etude.redaction import is_redacted_name, redact_value
@@ -28,7 +33,11 @@ def run(options: argparse.Namespace) -> None:
     values = settings.model_dump(mode="json")
     values["store"], values["objects"] = settings.store_url, settings.objects_url
     rows = [
-        (key, "***" if is_redacted_name(key) else str(redact_value(value)), origins.get(key, "default"))
+        (
+            key,
+            "***" if is_redacted_name(key) and not is_number(value) else str(redact_value(value)),
+            origins.get(key, "default"),
+        )
         for key, value in flatten_settings(values)
     ]
     if options.json:

@@ -186,9 +186,10 @@ def _note_interrupts(seen: list[int] | None) -> None:
 
 def report_main_error(error: BaseException, options: argparse.Namespace) -> int:
     """Print an error on standard error and return its exit code."""
-    from etude.errors import EtudeError, problem
+    from etude.errors import as_etude_error, problem
 
-    body = problem(error)
+    known = as_etude_error(error)
+    body = problem(known)
     if getattr(options, "format", "") == "json" or getattr(options, "json", False):
         import json
 
@@ -199,9 +200,9 @@ def report_main_error(error: BaseException, options: argparse.Namespace) -> int:
         sys.stderr.write(f"error: {_shown(body['detail'])}{place}\n")
         if body.get("hint"):
             sys.stderr.write(f"  hint: {_shown(body['hint'])}\n")
-        if not isinstance(error, EtudeError):
+        if known.code == "internal":
             sys.stderr.write("  Set ETUDE_DEBUG=1 to see where it happened.\n")
-    return error.exit_code if isinstance(error, EtudeError) else 1
+    return known.exit_code
 
 
 def _shown(text: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from etude.cli.printable import printable
@@ -39,8 +40,11 @@ def run(options: argparse.Namespace) -> None:
     from etude.learning.observer.model_diagnosis import diagnose_with_model
     from etude.learning.observer.observer import OperationObserver, observe_once
     from etude.settings import read_setting_reference
+    from etude.store.processes import Processes
 
-    with App() as app:
+    with App() as app, ExitStack() as listed:
+        if options.url is None and not options.cycles:
+            listed.enter_context(Processes(app.store).entered("observer"))
         if options.url is None:
             name = options.model or app.settings.model
             diagnose = diagnose_with_model(lambda: app.open_model(name), app.store) if name != "offline" else None

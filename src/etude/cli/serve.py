@@ -40,6 +40,7 @@ def parse_serve_port(text: str) -> int:
 
 def run(options: argparse.Namespace) -> None:
     """Serve until stopped."""
+    import gc
     import os
 
     from etude.host_addresses import is_loopback_host
@@ -87,6 +88,8 @@ def run(options: argparse.Namespace) -> None:
             anyone=not keys and not is_loopback_host(host),
             on_listening=open_served_page if wanted else None,
         )
+    # The memory is about to be returned: to search it for garbage once more would take seconds.
+    gc.freeze()
 
 
 def open_served_page(address: str) -> None:

@@ -29,12 +29,14 @@ def run(options: argparse.Namespace) -> None:
     from etude.errors import EtudeError, Invalid
     from etude.process_confinement import share_process_arenas
     from etude.store.processes import Processes
+    from etude.telemetry import configure_telemetry_logs
 
     if options.slots < 1:
         raise Invalid(f"`--slots {options.slots}` would run nothing.", hint="Give at least 1.")
     if not options.drain >= 0:
         raise Invalid(f"`--drain {options.drain:g}` is not a valid time.", hint="Give 0 or more seconds.")
     share_process_arenas()
+    configure_telemetry_logs()
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())

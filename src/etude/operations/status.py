@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from etude import __version__
-from etude.entities import Entity, RunFilter
+from etude.entities import Entity, Run, RunFilter
 from etude.errors import EtudeError
-from etude.store.processes import Processes, ProcessInfo
+from etude.store.processes import RUN_AGENTS, Processes, ProcessInfo, Role
 from etude.store.queue import Queue
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ ERRORS = 5
 ASK_S = 10.0
 FAILED_ACTIONS = """SELECT a.id, g.id, a.last_error, a.processed_at
     FROM actions a JOIN agents g ON g.no = a.agent WHERE a.state = 'failed' ORDER BY a.seq DESC LIMIT ?"""
+
+
+RETRIED_ACTIONS = "SELECT count(*) FROM actions WHERE state = 'delayed' AND last_error IS NOT NULL"
+MODEL_ERRORS = frozenset({"model_error", "model_unavailable"})
+OUTSIDE_ERRORS = MODEL_ERRORS | {"source_unavailable", "source_error", "source_missing", "source_locked"}
+"""Codes of errors whose cause is outside etude: a model's provider, or a source."""
 
 
 class PartState(Entity):
@@ -79,6 +85,8 @@ class LastError(Entity):
     what: str
     error: str
     at: datetime
+    code: str = ""
+    """The code of the error of a run."""
 
 
 class Status(Entity):
@@ -119,7 +127,8 @@ def installation_status(app: App, ask_servers: bool = True) -> Status:
     problems += [part.detail for part in parts.values() if not part.ok]
     found["disks"] = disks = _find_disks(app)
     problems += [
-        f"The disk of `{disk.path}` is nearly full: {disk.free_bytes:,} of {disk.total_bytes:,} bytes are free."
+        f"The disk of `{disk.path}` is nearly full: {disk.free_bytes:,} of {disk.total_bytes:,} bytes are free. "
+        "Free some space, or delete old records: `etude prune --dry-run`."
         for disk in disks
         if disk.free_bytes < min(disk.total_bytes * LOW_SHARE, LOW_BYTES)
     ]
@@ -134,7 +143,7 @@ def _check(look: Callable[[], str]) -> PartState:
     try:
         return PartState(ok=True, detail=look())
     except EtudeError as error:
-        return PartState(ok=False, detail=error.message)
+        return PartState(ok=False, detail=" ".join(text for text in (error.message, error.hint) if text))
 
 
 def _describe_store(app: App) -> str:
@@ -143,7 +152,13 @@ def _describe_store(app: App) -> str:
 
 
 def _describe_objects(app: App) -> str:
-    return str(app.objects.check()["url"])
+    try:
+        return str(app.objects.check()["url"])
+    except EtudeError as error:
+        options = {name.lower(): value for name, value in app.settings.objects_options.items()}
+        if str(options.get("endpoint", "")).startswith("http://") and not options.get("allow_http"):
+            error.hint = "Its endpoint has no TLS: set `ETUDE_OBJECTS_OPTIONS__ALLOW_HTTP=true`, or use https."
+        raise
 
 
 def _find_disks(app: App) -> tuple[DiskUse, ...]:
@@ -168,7 +183,7 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
     alive = [process for process in processes if process.alive]
     storage = tenant_storage_status(app)
     waiting = depth.ready + depth.delayed + depth.running
-    if waiting and not alive:
+    if waiting and not any(process.role in RUN_AGENTS for process in alive):
         problems.append(
             f"No worker runs, and {waiting:,} actions of agents wait: start `etude serve` or `etude worker`."
         )
@@ -183,13 +198,21 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
     roles = {process.role for process in alive}
     for process in processes:
         if not process.alive:
-            ended = f"A {process.role} ended without stopping: process {process.pid} on {process.host}."
+            article = "An" if process.role == "observer" else "A"
+            ended = f"{article} {process.role} ended without stopping: process {process.pid} on {process.host}."
             if process.role in roles:
                 notes.append(ended)
             else:
                 problems.append(f"{ended} No other {process.role} runs: look at its log, and start it again.")
     if failed := depth.agents.get("error"):
         notes.append(f"{failed:,} agents have the status `error`: `etude agents list --status error`.")
+    errors = _last_errors(store)
+    notes += _outage_notes(errors)
+    if retried := int(Queue(store).read(RETRIED_ACTIONS)[0][0]):
+        notes.append(
+            f"{retried:,} actions of agents failed and are tried again, such as deliveries to a webhook: "
+            "`etude actions list --state delayed`."
+        )
     versions = sorted({process.version for process in alive})
     if len(versions) > 1:
         notes.append(f"Versions {', '.join(versions)} run side by side.")
@@ -208,7 +231,7 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
         "store_bytes": store.size(),
         "engines": app.pool.counts(),
         "sessions": app.session_pool.counts(),
-        "errors": tuple(_last_errors(store)),
+        "errors": tuple(errors),
     }
 
 
@@ -230,10 +253,29 @@ def _last_errors(store: Store) -> list[LastError]:
     ]
     since = datetime.now(UTC) - timedelta(days=1)
     runs = [
-        LastError(what=f"run {run.id}", error=run.error_code or "", at=run.ended_at or run.created_at)
-        for run in store.runs(RunFilter(status="failed", since=since), limit=ERRORS).items
+        _run_error(store.run(run.id)) for run in store.runs(RunFilter(status="failed", since=since), limit=ERRORS).items
     ]
     return sorted([*actions, *runs], key=lambda error: error.at, reverse=True)[:ERRORS]
+
+
+def _run_error(run: Run) -> LastError:
+    """Return why a run failed, with the source or the model that it used."""
+    error = run.error or {}
+    code = str(error.get("code", ""))
+    used = (
+        f" with model {run.model}" if code in MODEL_ERRORS and run.model else f" on {run.source}" if run.source else ""
+    )
+    return LastError(
+        what=f"run {run.id}{used}",
+        error=f"{code}: {error.get('detail', '')}",
+        at=run.ended_at or run.created_at,
+        code=code,
+    )
+
+
+def _outage_notes(errors: list[LastError]) -> list[str]:
+    """Return a note for each of the last errors that a source or a model caused, not the question."""
+    return [f"{e.what[:1].upper()}{e.what[1:]} failed: {e.error}" for e in errors if e.code in OUTSIDE_ERRORS]
 
 
 def _ask_servers(processes: tuple[ProcessInfo, ...], problems: list[str]) -> dict[str, PartState]:
@@ -244,7 +286,7 @@ def _ask_servers(processes: tuple[ProcessInfo, ...], problems: list[str]) -> dic
             state = _ask(process.address)
             found[f"server {process.address}"] = state
             if not state.ok:
-                problems.append(f"The server at {process.address} is not ready: {state.detail}.")
+                problems.append(f"The server at {process.address} is not ready: {state.detail}. Look at its log.")
     return found
 
 
@@ -264,27 +306,45 @@ def _ask(address: str) -> PartState:
 
 
 def status_measures(app: App) -> Measures:
-    """Return the numbers of `/metrics` that are read when they are asked for, by the keys of `telemetry.MEASURED`."""
-    queue = app.agents.queue
-    depth, counts, engines = queue.depth(), queue.counts, app.pool.counts()
-    storage, disks = tenant_storage_status(app), _find_disks(app)
+    """Return the numbers of `/metrics` that are read when they are asked for, by the keys of `telemetry.MEASURED`.
+
+    If the store cannot be used, only those of this process are returned, and `store_up` is 0.
+    """
+    try:
+        return _process_measures(app) | _store_measures(app) | {"store_up": {(): 1}}
+    except EtudeError:
+        return _process_measures(app) | {"store_up": {(): 0}}
+
+
+def _store_measures(app: App) -> dict[str, Mapping[tuple[str, ...], float]]:
+    depth, storage = app.agents.queue.depth(), tenant_storage_status(app)
     listed = Processes(app.store).list()
-    processes = Counter[tuple[str, ...]]((p.role, "alive" if p.alive else "gone") for p in listed)
+    # A role without a process is 0, so that an alert can compare it.
+    processes: dict[tuple[str, ...], float] = {
+        (role, state): 0 for role in get_args(Role) for state in ("alive", "gone")
+    }
+    processes |= Counter[tuple[str, ...]]((p.role, "alive" if p.alive else "gone") for p in listed)
     return {
         "actions": {("ready",): depth.ready, ("delayed",): depth.delayed, ("running",): depth.running},
         "queue_oldest": {(): depth.oldest_s},
         "agents": {(status,): count for status, count in depth.agents.items()},
+        "processes": processes,
+        "storage": {(tenant,): use.bytes for tenant, use in storage.items()},
+        "storage_limit": {(tenant,): use.limit for tenant, use in storage.items()},
+        "store": {(): app.store.size()},
+    }
+
+
+def _process_measures(app: App) -> dict[str, Mapping[tuple[str, ...], float]]:
+    counts, engines, disks = app.agents.queue.counts, app.pool.counts(), _find_disks(app)
+    return {
         "claims": {(): counts["claims"]},
         "retries": {(): counts["retries"]},
         "reclaimed": {(): counts["reclaimed"]},
         "ended": {(end,): counts[end] for end in ("done", "failed", "cancelled")},
-        "processes": processes,
         "engines": {(state,): engines[state] for state in ("busy", "idle", "waiting")},
         "engines_killed": {(): engines["killed"]},
         "sessions": {(state,): count for state, count in app.session_pool.counts().items()},
-        "storage": {(tenant,): use.bytes for tenant, use in storage.items()},
-        "storage_limit": {(tenant,): use.limit for tenant, use in storage.items()},
-        "store": {(): app.store.size()},
         "disk_free": {(disk.path,): disk.free_bytes for disk in disks},
         "disk_total": {(disk.path,): disk.total_bytes for disk in disks},
     }

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import logging
 import math
 import threading
 import time
@@ -42,6 +43,8 @@ from etude.sources.catalog_facts import once_per_catalog
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
 from etude.store.base import Store
+
+_log = logging.getLogger("etude")
 
 Values = dict[str, tuple[Hit, ...]]
 """Where phrases were found in the data."""
@@ -229,12 +232,22 @@ class OfflineModel(Model):
                 return _load(source, path, made)
             known = self._resources.find_known(dataset)
             vocabulary = build_vocabulary(catalog, lambda sql: self._rows(dataset, sql, cancel), known)
+            self._write(vocabulary, source, path)
+            return vocabulary
+
+    def _write(self, vocabulary: Vocabulary, source: str, path: Path) -> None:
+        """Cache a vocabulary in a file; if the disk is full, the next question builds it again."""
+        part = path.with_suffix(f".{self._run_id}")
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_suffix(f".{self._run_id}")
             part.write_text(vocabulary.to_json(), encoding="utf-8")
             part.replace(path)
-            _keep(source, _Kept(path, path.stat().st_mtime, vocabulary))
-            return vocabulary
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+            _log.warning("the vocabulary of a source is not cached: %s", error.strerror)
+            return
+        _keep(source, _Kept(path, path.stat().st_mtime, vocabulary))
 
     def _rows(self, dataset: str, sql: str, cancel: Cancellation) -> Iterator[tuple[Any, ...]]:
         return self._resources.query_unrecorded(dataset, sql, cancel).iter_rows()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import errno
 import json
 import os
 import re
@@ -834,18 +833,6 @@ def _let_go() -> None:
 
 
 os.register_at_fork(after_in_child=_let_go)
-
-
-def is_store_disk_full(error: BaseException) -> bool:
-    """True if the error says that a disk or a quota is full."""
-    no_space = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    text = str(error).lower()
-    return no_space or "disk is full" in text or "no space left" in text or "disk quota exceeded" in text
-
-
-def store_disk_full_error(what: str) -> Unavailable:
-    """Return the error of a write to a full disk; `what` is the start of its message."""
-    return Unavailable(f"{what}: the disk is full.", hint="Free some space on it, then try again.", reason="disk_full")
 
 
 def store_free_disk_bytes(folder: Path) -> int:

@@ -233,9 +233,9 @@ class Identity:
     def _valid(self, key_id: str) -> ApiKey:
         key = self.key(key_id)
         if key.revoked_at is not None:
-            raise Unauthorized(f"The key `{key.name}` was revoked.", hint="Ask for a new one.")
+            raise Unauthorized(f"The key `{key.name}` was revoked.", hint="Ask for a new one.", key_id=key.id)
         if key.expires_at is not None and key.expires_at <= _now():
-            raise Unauthorized(f"The key `{key.name}` has expired.", hint="Ask for a new one.")
+            raise Unauthorized(f"The key `{key.name}` has expired.", hint="Ask for a new one.", key_id=key.id)
         return key
 
     # Browser sessions.

@@ -27,7 +27,7 @@ from obstore.exceptions import (
 from obstore.store import LocalStore, MemoryStore, from_url
 
 from etude.entities import Artifact
-from etude.errors import Damaged, Invalid, NotFound, Unavailable
+from etude.errors import Damaged, Invalid, NotFound, Unavailable, disk_full_error, is_disk_full
 from etude.ids import new_id
 from etude.scratch_folder import ScratchFolder
 from etude.store.artifact_folder import (
@@ -41,7 +41,7 @@ from etude.store.artifact_folder import (
     sync_artifact_folder,
     temporary_artifact,
 )
-from etude.store.base import ROOM, is_store_disk_full, store_disk_full_error, store_free_disk_bytes
+from etude.store.base import ROOM, store_free_disk_bytes
 from etude.store.file_checksums import LARGE, CheckedFile, FileChecksums, make_checksums, read_file_at_most
 
 SMALL = 8 << 20
@@ -143,8 +143,8 @@ class Objects:
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
             raise self._trouble("access was denied") from error
         except (BaseError, OSError) as error:
-            if is_store_disk_full(error):
-                raise store_disk_full_error(f"The object store `{self.url}` cannot be written") from error
+            if is_disk_full(error):
+                raise disk_full_error(f"The object store `{self.url}` cannot be written") from error
             plain = "BadScheme" in str(error)
             raise self._trouble("it is plain HTTP without `allow_http`" if plain else _line(error)) from error
 
@@ -545,7 +545,7 @@ class Objects:
         if self.folder is not None:
             with self._translated():
                 if store_free_disk_bytes(self.folder) < ROOM:
-                    raise store_disk_full_error(f"The object store `{self.url}` cannot be written")
+                    raise disk_full_error(f"The object store `{self.url}` cannot be written")
                 # The probe ran only once; the folder may have lost its permissions since.
                 with temporary_artifact(self.folder / "artifacts") as (file, _):
                     file.write(b"1")

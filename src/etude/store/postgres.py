@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etude.errors import Conflict, Invalid, Unavailable
+from etude.errors import Conflict, Invalid, Unavailable, disk_full_error
 from etude.ids import new_id
 from etude.store.base import (
     FILLED,
@@ -27,7 +27,6 @@ from etude.store.base import (
     Store,
     _migrations,
     check_storable,
-    store_disk_full_error,
     store_not_empty_error,
 )
 
@@ -129,7 +128,7 @@ class PostgresStore(Store):
             raise Conflict(f"The store refused the change: {_line(error)}.") from error
         except pg.errors.DiskFull as error:
             self._full = True
-            raise store_disk_full_error(f"The store `{self.url}` cannot be written") from error
+            raise disk_full_error(f"The store `{self.url}` cannot be written") from error
         except pg.Error as error:
             raise Unavailable(
                 f"The store `{self.url}` cannot be used: {_line(error)}.",
@@ -211,7 +210,7 @@ class PostgresStore(Store):
     def check(self) -> dict[str, Any]:
         """Check that the database answers and can be written; return its kind, version, location and schema version."""
         if self._full:
-            raise store_disk_full_error(f"The store `{self.url}` cannot be written")
+            raise disk_full_error(f"The store `{self.url}` cannot be written")
         if self._read("SHOW transaction_read_only") == [("on",)]:
             raise Unavailable(
                 f"The store `{self.url}` is read-only.",

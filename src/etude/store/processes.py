@@ -1,19 +1,26 @@
-"""The servers and workers that use a store, each with its version. A lock, not a heartbeat, shows that one is alive."""
+"""The processes that use a store, each with its role and version. A lock, not a heartbeat, shows that one is alive."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
+import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from etude import __version__
 from etude.entities import Entity
+from etude.errors import EtudeError
 
 if TYPE_CHECKING:
     from etude.store.base import Store
 
-Role = Literal["server", "worker"]
+Role = Literal["server", "worker", "observer", "learner"]
+RUN_AGENTS: frozenset[Role] = frozenset({"server", "worker"})
+"""Roles whose processes run agents."""
 
 ENTER = """INSERT INTO processes (id, role, host, pid, version, address, started_at) VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET role = excluded.role, address = excluded.address"""
@@ -22,7 +29,7 @@ LIST = "SELECT id, role, host, pid, version, address, started_at FROM processes 
 
 
 class ProcessInfo(Entity):
-    """A server or a worker. A server runs agents too."""
+    """A process of an installation. A server runs agents too."""
 
     id: str
     role: Role
@@ -30,13 +37,13 @@ class ProcessInfo(Entity):
     pid: int
     version: str
     address: str
-    """The URL of a server; empty for a worker."""
+    """The URL of a server; empty for others."""
     started_at: datetime
     alive: bool
 
 
 class Processes:
-    """The servers and workers of a store."""
+    """The processes that use a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -51,6 +58,19 @@ class Processes:
         """Remove this process, because it stops."""
         with self._store._transaction() as execute:
             execute(LEAVE, self._store.worker_id)
+
+    @contextlib.contextmanager
+    def entered(self, role: Role) -> Iterator[None]:
+        """List this process while the block runs; SIGTERM ends the block, so that the process leaves."""
+        with contextlib.suppress(ValueError):  # only the main thread may handle signals
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        self.forget_dead()
+        self.enter(role)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(EtudeError):  # the store may be gone; then its lock shows that this process is too
+                self.leave()
 
     def list(self) -> list[ProcessInfo]:
         """Return all processes, those that are gone without having left too."""

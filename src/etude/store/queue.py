@@ -509,6 +509,8 @@ class Queue:
             if planned:
                 work.do(ADD_ACTIONS, *work.rows(planned))
             self.counts["reclaimed"] += len(reaped)
+            if reaped:
+                log.warning("took over %d actions from workers that died or hung", len(reaped))
             work.do(RELEASE, work.list([row[0] for row in reaped]))
             # The steps of these agents ended with their worker, so agents waiting to be destroyed can be.
             overdue = [*overdue, *(row[0] for row in reaped if agents[row[0]].status == "destroying")]

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from etude.errors import Conflict, Unavailable
+from etude.errors import Conflict, Unavailable, disk_full_error, is_disk_full
 from etude.ids import new_id
 from etude.store.base import (
     FILLED,
@@ -31,8 +31,6 @@ from etude.store.base import (
     Rows,
     Store,
     check_storable,
-    is_store_disk_full,
-    store_disk_full_error,
     store_free_disk_bytes,
     store_not_empty_error,
 )
@@ -105,9 +103,9 @@ class SqliteStore(Store):
         return db
 
     def _trouble(self, error: Exception) -> Unavailable:
-        if is_store_disk_full(error):
+        if is_disk_full(error):
             self._full = True
-            return store_disk_full_error(f"The store `{self.path}` cannot be written")
+            return disk_full_error(f"The store `{self.path}` cannot be written")
         return Unavailable(
             f"The store `{self.path}` cannot be used: {error}.",
             hint="Check that the path is a file of etude, that it is writable and that the disk has space.",
@@ -228,7 +226,7 @@ class SqliteStore(Store):
             no_room = store_free_disk_bytes(self.path.parent) < ROOM
             self._try_write()
         if self._full or no_room:
-            raise store_disk_full_error(f"The store `{self.path}` cannot be written")
+            raise disk_full_error(f"The store `{self.path}` cannot be written")
         return {"kind": "sqlite", "version": sqlite3.sqlite_version, "url": str(self.path), "schema": schema}
 
     def _try_write(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.errors import Refused
+from etude.errors import Refused, Unavailable
 from etude.learning.edits.git import run_git
 from etude.learning.edits.merge import merge_edit, require_clean_repository_for_merge, revert_merged_edit
 from etude.learning.edits.workspace import Hunk, open_workspace
@@ -180,3 +180,9 @@ def test_git_stays_in_the_folder(tmp_path: Path, repo: Path) -> None:
     use_all_of_git(tmp_path, repo)
     assert run_git(repo, "rev-parse", "--show-toplevel").strip() == str(repo)
     assert sorted(p.name for p in other.iterdir()) == ["shop.py"]
+
+
+def test_a_machine_without_git_is_told_so(tmp_path: Path, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="`git` was not found"):
+        run_git(repo, "status")

@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from etude.errors import Conflict, Refused
+from etude.errors import Conflict, Refused, Unavailable
 
 _REFUSED = re.compile(
     r"filter\..+\.(clean|smudge|process)|merge\..+\.driver|diff\.external|diff\..+\.(command|textconv)"
@@ -93,15 +93,18 @@ def _run(folder: Path, words: list[str], more: dict[str, str], verb: str) -> str
     # Variables of the caller such as GIT_DIR do not hold, and a repository above the folder is not used.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {**_WHO, **_PROGRAMS, "GIT_CEILING_DIRECTORIES": str(folder.parent), **more}
-    done = subprocess.run(
-        ["git", "--no-pager", "-C", str(folder), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env=environment,
-        errors="surrogateescape",
-    )
+    try:
+        done = subprocess.run(
+            ["git", "--no-pager", "-C", str(folder), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            errors="surrogateescape",
+        )
+    except FileNotFoundError:
+        raise Unavailable("The program `git` was not found.", hint="Install git, or add its folder to PATH.") from None
     if done.returncode:
         text = (done.stderr or done.stdout).strip()
         raise Conflict(f"`git {verb}` failed in `{folder}`: {text[:500]}.", hint="Run it by hand to see why.")
