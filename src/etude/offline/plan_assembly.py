@@ -669,6 +669,8 @@ class _Builder(Ratios):
         if self.question.shares != 1:
             part = Arithmetic(op="*", args=(part, self.question.shares))
         columns = (*(d.alias for d in dates), *(key.name for key in keys))
+        if not columns:
+            raise Unresolved("It is not clear what the share is taken of.")
         if len({*columns}) < len(columns):
             raise Unresolved("Two columns of the answer would have the same name.")
         self.said.insert(0, f"share of the {measured.label}{self._per(keys, dates)}")
