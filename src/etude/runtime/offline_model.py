@@ -26,6 +26,7 @@ from etude.models.base import Model, ModelReply, ModelRequest
 from etude.offline.answer_sentence import write_answer_sentence
 from etude.offline.deadline import OutOfTime, within_deadline
 from etude.offline.defined_columns import define_columns
+from etude.offline.left_out_groups import find_left_out_groups
 from etude.offline.namesakes import find_namesakes
 from etude.offline.phrase_index import Hit, phrase_index_of
 from etude.offline.result_check import doubt_repeated_result, doubt_result, settle_choices_by_result
@@ -134,7 +135,8 @@ class OfflineModel(Model):
                 vocabulary = self.vocabulary(dataset, cancel)
                 tied = find_tied_rows(plan, columns, rows, run_plan)
                 others = find_namesakes(plan, vocabulary, lambda sql: self._rows(dataset, sql, cancel))
-                return Turn(text=" ".join(part for part in (text, tied, others, *meant.told) if part))
+                left_out = find_left_out_groups(plan, vocabulary, run_plan)
+                return Turn(text=" ".join(part for part in (text, tied, left_out, others, *meant.told) if part))
 
     def _settle(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
         """Return the dataset and what the question means there, read once for each answer of the user.
