@@ -244,3 +244,18 @@ def test_output_to_a_full_disk_is_an_error_with_the_reason(capsys: pytest.Captur
     said = capsys.readouterr().err
     assert "Cannot write `/dev/full`: No space left on device." in said and "Free space" in said
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+def test_a_full_standard_output_and_a_home_that_is_a_file_are_errors_with_the_reason(place: Path) -> None:
+    Path("data.csv").write_text("a\n1\n")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*SQL, "SELECT 1", "--format", "csv"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 69 and "The output cannot be written: No space left on device." in done.stderr
+    assert "defect" not in done.stderr
+    Path("afile").touch()
+    command = [sys.executable, "-m", "etude", "sql", "data.csv", "SELECT 1"]
+    environment = os.environ | {"ETUDE_HOME": str(place / "afile")}
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 69 and "Not a directory" in done.stderr and "ETUDE_HOME" in done.stderr
