@@ -10,6 +10,7 @@ import pytest
 
 from etude.app import App
 from etude.errors import NotUnderstood
+from etude.feedback import give_feedback
 
 TABLES = """
 CREATE TABLE Artist (ArtistId INTEGER PRIMARY KEY, Name TEXT);
@@ -60,3 +61,12 @@ def test_a_part_of_a_full_name_brings_in_no_other_table(music: tuple[App, str]) 
     answer = app.ask(path, "how many tracks per media type?", model="offline").require()
     assert answer.result is not None and "Genre" not in answer.code
     assert sorted(row[-1] for row in answer.result.rows()) == [2, 2]
+
+
+def test_an_answer_says_that_it_was_marked_wrong_before(music: tuple[App, str]) -> None:
+    app, path = music
+    first = app.ask(path, "how many genres are there?", model="offline").require()
+    assert "marked wrong" not in first.text
+    give_feedback(app, first.run_id, "wrong")
+    again = app.ask(path, "how many genres are there?", model="offline").require()
+    assert f"was marked wrong before ({first.run_id})" in again.text
