@@ -259,3 +259,10 @@ def test_a_full_standard_output_and_a_home_that_is_a_file_are_errors_with_the_re
     environment = os.environ | {"ETUDE_HOME": str(place / "afile")}
     done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 69 and "Not a directory" in done.stderr and "ETUDE_HOME" in done.stderr
+
+
+def test_formats_have_the_names_of_their_endings_and_exponents_are_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["sql", "shop.duckdb", "SELECT ? + 1 AS a", "--param", "1e5", "--format", "jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"a": 100001.0}
+    assert run_command(["sql", "shop.duckdb", "SELECT 1 AS a", "--format", "md"]) == 0
+    assert capsys.readouterr().out == "| a |\n| ---: |\n| 1 |\n"
