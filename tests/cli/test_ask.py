@@ -196,3 +196,19 @@ def test_bars_are_drawn_in_the_order_of_the_chart() -> None:
         {"mark": {"type": "bar"}, "encoding": axes}, ["who", "n"], [("a", 1), ("b", 3), ("c", 2)]
     )
     assert [line[0] for line in bars.splitlines()[1:]] == ["b", "c", "a"]
+
+
+def test_an_answer_ends_with_the_notes_of_the_columns_that_it_uses(place: Path) -> None:
+    (place / "amb.csv").write_text("id,day\n1,01/02/2024\n2,03/02/2024\n3,04/05/2024\n")
+    for command in (
+        ["ask", "amb.csv", "how many rows per month?", "--model", "offline"],
+        ["ask", "amb.csv", "how many rows per month?", "--model", "offline"],
+        ["sql", "amb.csv", "SELECT day FROM amb"],
+        ["sql", "amb.csv", "SELECT day FROM amb"],
+    ):
+        done = etude(place, *command)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("note: amb: Column `day` is DATE") == 1, (command, done.stderr)
+    assert "note:" not in etude(place, "sql", "amb.csv", "SELECT count(*), max(id) FROM amb").stderr
+    done = etude(place, "ask", "amb.csv", "how many rows per month?", "--model", "offline", "--json")
+    assert "Column `day`" in json.loads(done.stdout.splitlines()[-1])["result"]["notes"][0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -190,3 +192,77 @@ def test_show_tables_lists_the_tables_of_every_schema(capsys: pytest.CaptureFixt
         )
     assert run_command(["sql", "schemas.duckdb", "SHOW TABLES", "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines() == ["name", "plain", "sales.orders"]
+
+
+def _output(path: str) -> int:
+    return run_command(["sql", "shop.duckdb", "SELECT 1 AS a", "--output", path, "--format", "csv"])
+
+
+def test_output_into_a_pipe_is_written_to_its_reader(place: Path) -> None:
+    os.mkfifo("pipe")
+    reader = subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True)
+    assert _output("pipe") == 0
+    assert reader.communicate(timeout=30)[0] == "a\n1\n" and Path("pipe").is_fifo()
+
+
+def test_output_through_a_link_replaces_its_target(place: Path) -> None:
+    Path("real.csv").write_text("old")
+    Path("link.csv").symlink_to("real.csv")
+    assert _output("link.csv") == 0
+    assert Path("link.csv").is_symlink() and Path("real.csv").read_text() == "a\n1\n"
+
+
+def test_output_keeps_the_mode_of_a_file(place: Path) -> None:
+    Path("secret.csv").write_text("old")
+    Path("secret.csv").chmod(0o600)
+    assert _output("secret.csv") == 0
+    assert Path("secret.csv").stat().st_mode & 0o777 == 0o600 and Path("secret.csv").read_text() == "a\n1\n"
+    before = os.umask(0o027)
+    try:
+        assert _output("new.csv") == 0
+    finally:
+        os.umask(before)
+    assert Path("new.csv").stat().st_mode & 0o777 == 0o640
+
+
+def test_output_into_a_device_leaves_the_device(place: Path) -> None:
+    if os.geteuid() == 0:  # a device of our own, so that a failure of this test harms no other program
+        os.mknod("null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        assert _output("null") == 0
+        assert stat.S_ISCHR(Path("null").stat().st_mode)
+    with Path("log").open("ab") as log:
+        log.write(b"first\n")
+        log.flush()
+        done = subprocess.run(
+            [*SQL, "SELECT 1 AS a", "--output", "/dev/stdout", "--format", "csv"], stdout=log, check=False
+        )
+    assert done.returncode == 0 and Path("log").read_text() == "first\na\n1\n"
+
+
+def test_output_to_a_full_disk_is_an_error_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _output("/dev/full") == 2
+    said = capsys.readouterr().err
+    assert "Cannot write `/dev/full`: No space left on device." in said and "Free space" in said
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+def test_a_full_standard_output_and_a_home_that_is_a_file_are_errors_with_the_reason(place: Path) -> None:
+    Path("data.csv").write_text("a\n1\n")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*SQL, "SELECT 1", "--format", "csv"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 69 and "The output cannot be written: No space left on device." in done.stderr
+    assert "defect" not in done.stderr
+    Path("afile").touch()
+    command = [sys.executable, "-m", "etude", "sql", "data.csv", "SELECT 1"]
+    environment = os.environ | {"ETUDE_HOME": str(place / "afile")}
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 69 and "Not a directory" in done.stderr and "ETUDE_HOME" in done.stderr
+
+
+def test_formats_have_the_names_of_their_endings_and_exponents_are_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["sql", "shop.duckdb", "SELECT ? + 1 AS a", "--param", "1e5", "--format", "jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"a": 100001.0}
+    assert run_command(["sql", "shop.duckdb", "SELECT 1 AS a", "--format", "md"]) == 0
+    assert capsys.readouterr().out == "| a |\n| ---: |\n| 1 |\n"

@@ -59,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
         elif answer.error is None:
             charts, said = app.settings.home / "charts", steps.said(answer)
             print_asked_answer(answer, sys.stdout, charts, said=said, source=options.source)
+            print_answer_notes(answer, sys.stderr)
         print_similar_questions(answer, sys.stderr)
         answer.require()
     return 0
@@ -146,6 +147,12 @@ class AskSteps:
             self._out.write("\n")
             self._writing = False
         self._out.write(printable_lines(text) + "\n")
+
+
+def print_answer_notes(answer: Answer, out: IO[str]) -> None:
+    """Print what was assumed about the data behind an answer."""
+    for note in answer.result.notes if answer.result is not None and answer.run.kind == "ask" else ():
+        out.write(f"note: {printable(note)}\n")
 
 
 def print_similar_questions(answer: Answer, out: IO[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -57,6 +58,20 @@ WITHOUT_NUMPY = frozenset({"sql", "plan", "ask", "chat", "sources", "runs", "thr
 """Commands that use Arrow but neither numpy nor pandas."""
 PROMPTS = frozenset({"chat", "shell"})
 """Commands in which Ctrl-C ends one answer or query, not the command."""
+
+
+_HOME_HINT = "Check the path; ETUDE_HOME names the folder where etude keeps its files, and must be a folder."
+_OF_THE_MACHINE = {
+    errno.ENOSPC: "Free space on that disk, or write to another one.",
+    errno.EDQUOT: "Free space, or write to another disk.",
+    errno.EFBIG: "The shell or the file system limits the size of files; see `ulimit -f`.",
+    errno.EROFS: _HOME_HINT,
+    errno.EACCES: _HOME_HINT,
+    errno.EPERM: _HOME_HINT,
+    errno.ENOTDIR: _HOME_HINT,
+    errno.EEXIST: _HOME_HINT,
+}
+"""Errors that are not defects of etude, and what to do about them."""
 
 
 class MainParser(argparse.ArgumentParser):
@@ -163,9 +178,23 @@ def _run_command(name: str, arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("ETUDE_DEBUG"):
             raise
-        return report_main_error(error, options)
+        return report_main_error(_explained(error), options)
     finally:
         _note_interrupts(None)
+
+
+def _explained(error: Exception) -> Exception:
+    """Return the error of a disk or a folder as an error with the reason; any other error as it is."""
+    from etude.errors import Unavailable
+
+    if not isinstance(error, OSError) or error.errno not in _OF_THE_MACHINE:
+        return error
+    place = f"`{error.filename}`" if isinstance(error.filename, str) else "The output"
+    if error.filename is None:
+        # What is left in the buffer cannot be written either, and would fail again at exit.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Unavailable(f"{place} cannot be written: {error.strerror}.", hint=_OF_THE_MACHINE[error.errno])
 
 
 def _note_interrupts(seen: list[int] | None) -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.output import FORMATS
+from etude.cli.output import ENDINGS, FORMATS
 from etude.cli.progress import PATIENCE_S, READING_S
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def parse_source_options(pairs: list[str]) -> dict[str, str]:
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every command that prints a result."""
-    parser.add_argument("--format", choices=FORMATS, help="how to print the result (table)")
+    parser.add_argument(
+        "--format", type=lambda name: ENDINGS.get(name, name), choices=FORMATS, help="how to print the result (table)"
+    )
     parser.add_argument("--output", metavar="FILE", help="write the result to this file; its extension sets the format")
     parser.add_argument(
         "--wide", action="store_true", help="show all columns, even if they are wider than the terminal"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import itertools
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -247,17 +249,39 @@ def print_output_table(
 
 @contextlib.contextmanager
 def replace_output_file(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file that replaces `path` only once it is complete."""
+    """Yield a file that replaces `path` only once it is complete.
+
+    The target of a symbolic link is replaced, and a file keeps its mode. A pipe or a device is written to directly.
+    """
+    target = Path(os.path.realpath(path))
+    # `/dev/stdout` may lead to a regular file, which is the reader's and must not be replaced.
+    stream = str(path.absolute()).startswith(("/dev/", "/proc/"))
     try:
-        file = tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115
+        before = os.stat(path if stream else target)
+    except FileNotFoundError:
+        before = None
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    if stream or (before is not None and not stat.S_ISREG(before.st_mode)):
+        with _write_errors(path), path.open("ab") as opened:
+            yield opened
+        return
+    try:
+        file = tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False)  # noqa: SIM115
     except OSError as error:
         raise _cannot_write(path, error) from None
     try:
-        with file:
-            yield file
-        os.chmod(file.name, 0o644)
+        with _write_errors(path):
+            with file:
+                yield file
+            if before is None:
+                os.chmod(file.name, 0o666 & ~_file_mode_mask())
+            else:
+                with contextlib.suppress(PermissionError):
+                    os.chown(file.name, before.st_uid, before.st_gid)
+                os.chmod(file.name, stat.S_IMODE(before.st_mode))
         try:
-            os.replace(file.name, path)
+            os.replace(file.name, target)
         except OSError as error:
             raise _cannot_write(path, error) from None
     except BaseException:
@@ -266,5 +290,31 @@ def replace_output_file(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
+def _file_mode_mask() -> int:
+    mask = os.umask(0o077)  # the only way to read it is to set it
+    os.umask(mask)
+    return mask
+
+
+@contextlib.contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the place that is written to into errors with the reason."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise _cannot_write(path, error) from None
+
+
 def _cannot_write(path: Path, error: OSError) -> Invalid:
-    return Invalid(f"Cannot write `{path}`: {error.strerror}.", hint="Choose another path.")
+    hint = "Choose another path."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "Free space on that disk, or choose another path."
+    elif error.errno == errno.EFBIG:
+        hint = (
+            "The shell or the file system limits the size of files (`ulimit -f`). Choose another path, or fewer rows."
+        )
+    return Invalid(f"Cannot write `{path}`: {error.strerror}.", hint=hint)

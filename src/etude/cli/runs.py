@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     diff = verbs.add_parser("diff", help="say why two runs differ, and show the rows that moved")
     diff.add_argument("first", help="the id of a run")
     diff.add_argument("second", help="the id of another")
-    feedback = verbs.add_parser("feedback", help="say whether an answer is right; a wrong one is not given again")
+    feedback = verbs.add_parser("feedback", help="say whether an answer is right; a wrong one is not replayed")
     feedback.add_argument("run", help="its id, or the beginning of it")
     feedback.add_argument("verdict", choices=("right", "wrong"))
     feedback.add_argument("--comment", default="", help="why, for the record")

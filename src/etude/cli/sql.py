@@ -69,7 +69,7 @@ def _read_value(text: str) -> Any:
         return {"true": True, "false": False, "null": None}[text]
     if re.fullmatch(r"[+-]?(0|[1-9]\d*)", text):
         return int(text)
-    return float(text) if re.fullmatch(r"[+-]?(0|[1-9]\d*)\.\d+([eE][+-]?\d+)?", text) else text
+    return float(text) if re.fullmatch(r"[+-]?(0|[1-9]\d*)(\.\d+([eE][+-]?\d+)?|[eE][+-]?\d+)", text) else text
 
 
 def run(options: argparse.Namespace) -> None:

@@ -70,7 +70,7 @@ def judge_run(
     verdict: Annotated[Literal["right", "wrong"], Field(description="what the person says of the answer")],
     comment: Annotated[str, Field(max_length=4000)] = "",
 ) -> Feedback:
-    """Pass on a person's verdict on an answer. A wrong one is not given again."""
+    """Pass on a person's verdict on an answer. A wrong one is not replayed."""
     caller.app.store.run(run_id)
     return caller.app.give_feedback(run_id, verdict, comment)
 

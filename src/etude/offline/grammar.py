@@ -1259,7 +1259,9 @@ class _Reader:
         self, items: list[TaggedItem], before: list[TaggedItem], rest: list[TaggedItem], scale: int
     ) -> list[TaggedItem]:
         """`percentage of customers that are active`: those that meet the condition, out of all."""
-        end = next((n for n, i in enumerate(rest) if i.tag in "gGO,"), len(rest))
+        # "By web" is a condition: a value is not what groups are made of.
+        tags = "".join(item.tag for item in rest)
+        end = next((m.start() for m in re.finditer("g(?!V)|[GO,]", tags)), len(rest))
         group, tail = rest[end : end + 2], rest[end + 2 :]
         if group and group[0].tag == "g" and tail[:1] and tail[0].tag != "p" and any(i.tag in "cVxl" for i in tail):
             # "of employees in each department have a salary above 100": the condition is on the employees.

@@ -58,6 +58,7 @@ def find_misreading(
         lambda: _find_mixed_alternatives(items, plan),
         lambda: _find_dropped_total(items, plan, facts),
         lambda: _find_two_counts(items, facts),
+        lambda: _find_count_of_two(items),
         lambda: _find_unrelated_lists(items, plan, words),
         lambda: _find_repeated_number(items, plan),
         lambda: _find_link_table(items, facts, vocabulary),
@@ -368,6 +369,13 @@ def _find_dropped_total(items: Sequence[TaggedItem], plan: QueryPlan, facts: Fac
     named = any("total" in column.lower() for _, column in facts.columns)
     if not added and not named and any(item.tag == "#" and "total" in item.text for item in items):
         yield "It is not clear what to add up for the total."
+
+
+def _find_count_of_two(items: Sequence[TaggedItem]) -> Iterator[str]:
+    """`how many artists and albums are there`: two numbers, not the artists that have albums."""
+    if re.fullmatch(r"#U?T(?:,T)*,?&T\.?", "".join(item.tag for item in items)):
+        nouns = " and the ".join(f"number of {item.text}" for item in items if item.tag == "T")
+        yield f"It is not clear what is counted. Ask for the {nouns}."
 
 
 def _find_two_counts(items: Sequence[TaggedItem], facts: Facts) -> Iterator[str]:

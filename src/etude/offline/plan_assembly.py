@@ -487,6 +487,8 @@ class _Builder(Ratios):
             raise Unresolved("It is not clear whether the number applies to each one or to the whole group.")
         if not (question.requested or measures or limits or rank):
             raise Unresolved("Say what to compute for each of them, such as their number.")
+        if self._counts_apart(measures) and not (rank or limits):
+            return self._separate_counts(measures)
         base = self._base([*measures, *(m for m, _, _ in limits)])
         self._check_average(measures)
         self.resolver = replace(self.resolver, anchor=base)
@@ -562,6 +564,28 @@ class _Builder(Ratios):
         self._say_groups(names, visible, keys, dates, limits)
         self._say_order(order, limit, tied)
         return plan
+
+    def _counts_apart(self, measures: Sequence[Measured]) -> bool:
+        """Return whether these are the numbers of rows of different tables, and nothing else is said about them."""
+        question = self.question
+        said = (question.groups, question.conditions, question.loose, question.absences, question.context)
+        tables = {m.table for m in measures}
+        plain = all(m.fn == "count" and m.column is None for m in measures)
+        return plain and len(tables) == len(measures) > 1 and not any(said) and not question.shares
+
+    def _separate_counts(self, measures: Sequence[Measured]) -> QueryPlan:
+        """Count each table by itself: joined, rows without a partner would not be counted."""
+        names: dict[Measured, str] = {}
+        plans = []
+        for measured in measures:
+            tree = self._tree(measured.table)
+            names[measured] = self._free(measured.alias, [], names.values())
+            counted = self._aggregate(measured, tree, names[measured])
+            plans.append(self._plan(tree, (), [], (), [counted], [], [], None))
+        first, *others = names.values()
+        self._say_groups(names, measures, [], [], [])
+        singles = (Named(expr=Single(plan=plan), alias=alias) for plan, alias in zip(plans[1:], others, strict=True))
+        return QueryPlan(source=PlanRef(plan=plans[0], alias="counts"), select=(first, *singles))
 
     def _ranked_per(
         self, keys: Sequence[VocabularyColumn], hidden: Sequence[VocabularyColumn], dates: Sequence[Named]
@@ -703,6 +727,8 @@ class _Builder(Ratios):
         if self.question.shares != 1:
             part = Arithmetic(op="*", args=(part, self.question.shares))
         columns = (*(d.alias for d in dates), *(key.name for key in keys))
+        if not columns:
+            raise Unresolved("It is not clear what the share is taken of.")
         if len({*columns}) < len(columns):
             raise Unresolved("Two columns of the answer would have the same name.")
         self.said.insert(0, f"share of the {measured.label}{self._per(keys, dates)}")

@@ -36,6 +36,9 @@ class Ratios(Measures):
         assert ratio is not None  # noqa: S101 - for the type checker
         if any(isinstance(part, Measure) for part in (*self.question.requested, *self.question.asked)):
             raise Unresolved("The question asks for other numbers besides the ratio.")
+        own = {(hit.table, hit.column) for condition in ratio.upper.conditions for hit in condition.hits}
+        if any((hit.table, hit.column) in own for condition in self.question.conditions for hit in condition.hits):
+            raise Unresolved("It is not clear which of the values the share is taken of.")
         self._check_ratio_columns()
         upper, lower = self._side_column(ratio.upper), self._side_column(ratio.lower)
         if upper is not None and lower is not None:

@@ -33,7 +33,15 @@ from etude.offline.phrase_index import (
 )
 from etude.offline.question_parts import Condition, NamePart
 from etude.offline.resolver import GENERAL
-from etude.offline.words import ABBREVIATIONS, Token, spell_out_words, split_identifier_words, stem_word
+from etude.offline.words import (
+    ABBREVIATIONS,
+    Token,
+    fold_words,
+    spell_out_words,
+    split_identifier_words,
+    stem_word,
+    word_base_form,
+)
 
 _PAST = frozenset(
     [
@@ -183,7 +191,8 @@ class TaggedItem:
 
 def tag_items(tokens: Sequence[Token], index: PhraseIndex, today: date) -> list[TaggedItem]:
     """Return the items of a question; `u` tags a word that nothing explains."""
-    items = _share_prefix(_tag(_share_noun(_unquote(tokens, index), index), index, today), index)
+    tagged = _join_table_names(_tag(_share_noun(_unquote(tokens, index), index), index, today))
+    items = _share_prefix(tagged, index)
     return _compared(_rate(_sort_last(items)))
 
 
@@ -206,6 +215,25 @@ def _share_noun(tokens: Sequence[Token], index: PhraseIndex) -> list[Token]:
 
 def _is_column(index: PhraseIndex, phrase: tuple[str, ...]) -> bool:
     return any(meaning.column is not None and meaning.cost <= 1 for meaning in index.names.get(phrase, ()))
+
+
+def _join_table_names(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`media type`: two words that name one table in full do not name others by one of them."""
+    made: list[TaggedItem] = []
+    for item in items:
+        before = made[-1] if made else None
+        if before is not None and before.tag == item.tag == "T":
+            words = [fold_words(text) for text in (before.text, item.text)]
+            words[1] = word_base_form(words[1])
+            owned = {m.table for m in item.data.meanings}
+            named = {m.table for m in before.data.meanings if m.table in owned}
+            whole = [table for table in named if list(split_identifier_words(table)) == words]
+            if len(whole) == 1:
+                text = f"{before.text} {item.text}"
+                made[-1] = replace(item, text=text, data=NamePart(text, (Meaning(whole[0]),)), joined=before.joined)
+                continue
+        made.append(item)
+    return made
 
 
 def _share_prefix(items: list[TaggedItem], index: PhraseIndex) -> list[TaggedItem]:

@@ -340,6 +340,7 @@ def make_answer(run: Run, read: Read) -> Answer:
     for found, artifact in [(result, run.result_artifact), *((r, s.artifact) for s, (_, r) in zip(run.shown, shown))]:
         if found is not None and artifact is not None:
             found.elapsed_ms = _computed_in(run, artifact)
+            found.notes = found.notes or tuple(dict.fromkeys(run.notes))
     return Answer(
         run=run,
         text=run.answer or "",

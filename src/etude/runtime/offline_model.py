@@ -21,12 +21,13 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from etude.cancellation import Cancellation
-from etude.entities import Catalog, Run, ToolCall, Turn, Usage
+from etude.entities import Catalog, Run, RunFilter, ToolCall, Turn, Usage
 from etude.errors import NotUnderstood, from_problem
 from etude.models.base import Model, ModelReply, ModelRequest
 from etude.offline.answer_sentence import write_answer_sentence
 from etude.offline.deadline import OutOfTime, within_deadline
 from etude.offline.defined_columns import define_columns
+from etude.offline.left_out_groups import find_left_out_groups
 from etude.offline.namesakes import find_namesakes
 from etude.offline.phrase_index import Hit, phrase_index_of
 from etude.offline.result_check import doubt_repeated_result, doubt_result, settle_choices_by_result
@@ -51,6 +52,8 @@ Values = dict[str, tuple[Hit, ...]]
 ROWS = 1_000
 EARLIER = 6
 """How many earlier questions of the thread are read before a follow-up, which may refer to them."""
+EARLIER_VERDICTS = 20
+"""How many earlier runs with the words of the question are looked at for a verdict."""
 READ_S = 10.0
 """How long the rules may take to read one question. The budget of the run limits its queries."""
 WAIT_S = 0.1
@@ -138,7 +141,25 @@ class OfflineModel(Model):
                 vocabulary = self.vocabulary(dataset, cancel)
                 tied = find_tied_rows(plan, columns, rows, run_plan)
                 others = find_namesakes(plan, vocabulary, lambda sql: self._rows(dataset, sql, cancel))
-                return Turn(text=" ".join(part for part in (text, tied, others, *meant.told) if part))
+                left_out = find_left_out_groups(plan, vocabulary, run_plan)
+                parts = (text, tied, left_out, others, *meant.told, self._marked_wrong(run))
+                return Turn(text=" ".join(part for part in parts if part))
+
+    def _marked_wrong(self, run: Run) -> str:
+        """Return a sentence if the answer of an earlier run to the same question was marked wrong."""
+        same = RunFilter(text=run.text, source=run.source, kind="ask")
+        for found in self._store.runs(same, limit=EARLIER_VERDICTS).items:
+            if found.id == run.id or found.text != run.text:
+                continue
+            earlier = self._store.run(found.id)
+            if earlier.feedback is not None:
+                wrong = earlier.feedback.verdict == "wrong" and earlier.model == self.name
+                return (
+                    f"An answer of these rules to this question was marked wrong before ({earlier.id})."
+                    if wrong
+                    else ""
+                )
+        return ""
 
     def _settle(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
         """Return the dataset and what the question means there, read once for each answer of the user.

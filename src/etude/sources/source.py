@@ -22,6 +22,7 @@ from etude.sources.engine_client import CHECK_S, EngineClient, OnProgress, Resul
 from etude.sources.engine_pool import MAIN, EnginePool, Key
 from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
 from etude.sources.files.file_cache import LOAD_S, load_files_through_cache
+from etude.sources.files.load_report import load_notes_of_query
 from etude.sources.query_parameters import Encoded
 from etude.sources.source_url import resolve_source_url, source_kind, source_path
 
@@ -77,7 +78,7 @@ class Source:
         self._lock = threading.Lock()
         self._loaded: tuple[str, Mount] | None = None
         self._notes: tuple[str, ...] = ()
-        self._untold: dict[str, list[str]] = {}
+        self._load_notes: dict[str, list[str]] = {}
         self._catalog: tuple[tuple[Key, str], Catalog] | None = None
 
     @property
@@ -146,7 +147,7 @@ class Source:
             if self._loaded is None or self._loaded[0] != mark:
                 # Resolved like the paths of the files, because an engine follows no symbolic links to them.
                 folder = (self._cache / "files").resolve()
-                entries, notes, read = load_files_through_cache(
+                entries, notes, _ = load_files_through_cache(
                     found.tables, folder, self._pool, self.tenant, on_progress, wait
                 )
                 if found.ignored:
@@ -160,7 +161,7 @@ class Source:
                     entries = [e for e in entries if e["table"].lower() in wanted]
                 self._loaded = (mark, Mount(self.name, "files", self.url, granted, {}, tuple(entries)))
                 self._notes = tuple(notes)
-                self._untold = {e["table"]: e["notes"] for e in entries if e["notes"]} if read else {}
+                self._load_notes = {e["table"]: e["notes"] for e in entries if e["notes"]}
             return (self.name, self.url, self.spec.tables, mark), self._loaded[1]
 
     @contextlib.contextmanager
@@ -227,8 +228,7 @@ class Source:
         def batches() -> Iterator[Any]:
             wait = LoadWait(limits.timeout_s, lambda: stream.cancelled)
             key, mount = self.mount(on_progress, wait)
-            # The first query on files that were just read tells what was assumed; later ones need not repeat it.
-            stream.notes, self._untold = self._untold, {}
+            stream.notes = {table: load_notes_of_query(notes, sql) for table, notes in self._load_notes.items()}
             left = limits.model_copy(update={"timeout_s": max(wait.left_s, CHECK_S)})
             inner = stream_source_query(
                 self._pool, key, (mount,), False, sql, left, describe, on_progress, self.tenant, params

@@ -151,13 +151,14 @@ def test_dots_group_digits_beside_decimal_commas(tmp_path: Path) -> None:
     assert "was read like column `price`" in " ".join(loaded.report.summary())
 
 
-def test_options_of_a_source_reach_the_files_and_its_first_query_tells_the_notes(tmp_path: Path) -> None:
+def test_options_of_a_source_reach_the_files_and_queries_tell_the_notes_of_their_columns(tmp_path: Path) -> None:
     (tmp_path / "sales.csv").write_text("id,day\n1,03/04/2024\n")
     with App(home=tmp_path / "home", record=False, sources={"us": _spec(tmp_path, dates="mdy")}) as app:
         plain = app.sql(str(tmp_path / "sales.csv"), "SELECT day FROM sales")
         assert plain.rows() == [(date(2024, 4, 3),)]
         assert "may be read in two ways" in " ".join(plain.notes)
-        assert app.sql(str(tmp_path / "sales.csv"), "SELECT day FROM sales").notes == ()
+        assert app.sql(str(tmp_path / "sales.csv"), "SELECT day FROM sales").notes == plain.notes
+        assert app.sql(str(tmp_path / "sales.csv"), "SELECT id, count(*) FROM sales GROUP BY id").notes == ()
         assert app.sql("us", "SELECT day FROM sales").rows() == [(date(2024, 3, 4),)]
         assert "as the option `dates` says" in " ".join(app.catalog("us").tables[0].notes)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 LINES_KEPT = 10
@@ -95,6 +97,22 @@ def merge_load_reports(reports: list[LoadReport]) -> LoadReport:
         huge_fields=sum(r.huge_fields for r in reports),
         notes=tuple(dict.fromkeys(x for r in reports for x in r.notes)),
     )
+
+
+_COLUMN = re.compile(r"Column `(?P<name>.+?)` (?:is named `(?P<new>.+?)`)?")
+
+
+def load_notes_of_query(notes: Sequence[str], sql: str) -> list[str]:
+    """Return the sentences of a report that concern a query: on the table, and on columns that the query names."""
+    text = sql.lower()
+    # `count(*)` reads no column; any other star, or a query without SELECT, may read all of them.
+    every = "select" not in text or "*" in re.sub(r"\(\s*\*\s*\)", "", text)
+
+    def concerns(note: str) -> bool:
+        found = _COLUMN.match(note)
+        return every or found is None or (found["new"] or found["name"]).lower() in text
+
+    return [note for note in notes if concerns(note)]
 
 
 class LoadRowFaults:
