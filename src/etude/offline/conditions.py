@@ -325,7 +325,7 @@ class Conditions:
         key = join_column_ref(base.column(base.key[0]))
         lacked = [self.resolver.table_of(absence.name) for absence in self.question.absences]
         absent = {known.name for known in lacked if known is not None}
-        absent = {name for name in absent if name in inner.single or any(self._refers_to(t, name) for t in needed)}
+        absent &= {*inner.single}
         if not filters and absent:
             raise Unresolved(f"It is not clear what having no `{min(absent)}` means here.")
         for hop in tree.hops:
@@ -695,15 +695,15 @@ class Conditions:
             named = hop.to_table in self.mentioned or verbs & {
                 stem_word(w) for w in self.vocabulary.table(hop.to_table).words
             }
-            if hop.back and not named and not self._pairs(hop.to_table):
+            if hop.back and not named and not self._pairs(hop.to_table, exists):
                 raise Unresolved(f"The join would go through `{hop.to_table}`, which the question does not name.")
 
-    def _pairs(self, table: str) -> bool:
+    def _pairs(self, table: str, exists: bool = False) -> bool:
         """Return whether a table only relates others: it has little else, or is named after two of them."""
         links = [hop for hop in join_hops(self.vocabulary).get(table, ()) if hop.to_one]
         known = self.vocabulary.table(table)
-        if len(links) < 2 or len(known.columns) <= 4:
-            return len(links) >= 2
+        if len(links) < 2 or len(known.columns) <= 4 or not exists:
+            return len(links) >= 2 and len(known.columns) <= 4
         ends = [{*self.vocabulary.table(hop.to_table).words} & {*known.words} for hop in links]
         several = sum(map(bool, ends)) > 1 or bool(_LINES & {*known.words})
         return len(known.words) > 1 and {*known.words} - _LINES <= set[str]().union(*ends) and several
