@@ -43,6 +43,8 @@ IN_FLIGHT_MIN = 60
 """A file stays so long after it was last stored."""
 KEPT_STEPS = 1000
 """The last steps of each agent always stay."""
+WARM_UP = 70.0
+"""Minutes until the buffer of events is full: it keeps 4,096, and one is published per second."""
 AGENTS = 3
 CLIENTS = 3
 SHOWN = 20
@@ -333,7 +335,10 @@ LEAST = {"mb": 4.0, "fds": 2.0, "threads": 1.0, "processes": 1.0}
 
 
 def judge(samples: Sequence[dict[str, float]], warm_up: float, disk_from: float) -> Verdict:
-    """Fit lines through the samples: of processes and rows after the warm-up, of files once some are removed."""
+    """Fit lines through the samples: of processes and rows after the warm-up, of files once some are removed.
+
+    Rows are added until the next pruning, so those that are left after each pruning are compared.
+    """
     verdict = Verdict(errors=int(samples[-1]["errors"]))
     for name in samples[-1]:
         if name in ("minute", "requests", "errors"):
@@ -341,10 +346,21 @@ def judge(samples: Sequence[dict[str, float]], warm_up: float, disk_from: float)
         of_disk = name in ("store_mb", "rows_agent_steps", "rows_unused_artifacts") or "files" in name
         begin = disk_from if of_disk else warm_up
         points = [(each["minute"], each[name]) for each in samples if name in each and each["minute"] >= begin]
+        if name.startswith("rows_"):
+            points = least_of_periods(points, 2 * PRUNE_S / 60)
         if len(points) > 2:
             least = 50.0 if name.startswith("rows_") or name.endswith("files") else LEAST[name.rpartition("_")[2]]
             verdict.fits.append(fit(name, points, least, 0.05))
     return verdict
+
+
+def least_of_periods(points: Sequence[tuple[float, float]], minutes: float) -> list[tuple[float, float]]:
+    """Return the lowest point of each whole period of so many minutes."""
+    periods: dict[int, list[tuple[float, float]]] = {}
+    for minute, value in points:
+        periods.setdefault(int((minute - points[0][0]) / minutes), []).append((minute, value))
+    whole = list(periods.values())[:-1] if len(periods) > 3 else periods.values()
+    return [min(period, key=lambda point: point[1]) for period in whole]
 
 
 def soak(
@@ -394,7 +410,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--rate", type=float, default=1.0, help="rounds a second; a round has about three requests")
     parser.add_argument("--samples", type=Path, default=Path("soak.tsv"))
-    parser.add_argument("--warm-up", type=float, default=30, help="minutes that say nothing about memory")
+    parser.add_argument("--warm-up", type=float, default=WARM_UP, help="minutes that say nothing about memory")
     parser.add_argument("--disk-from", type=float, default=85, help="minutes after which files are removed steadily")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="etude-soak-", ignore_cleanup_errors=True) as folder:

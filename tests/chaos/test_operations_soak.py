@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.chaos.soak import KEPT_MIN, Installation, Load, fit, judge, sample, soak
+from tests.chaos.soak import KEPT_MIN, WARM_UP, Installation, Load, fit, judge, sample, soak
 
 from etude.runtime.session_pool import OPEN
 
@@ -51,7 +51,7 @@ def test_nothing_grows(tmp_path: Path) -> None:
 @pytest.mark.skipif(not LONG, reason="takes two hours: CHAOS=long")
 @pytest.mark.timeout(9000)
 def test_two_hours(tmp_path: Path) -> None:
-    verdict = soak(tmp_path, 120, 1.0, tmp_path / "samples.tsv", warm_up=30, disk_from=85)
+    verdict = soak(tmp_path, 120, 1.0, tmp_path / "samples.tsv", WARM_UP, disk_from=85)
     assert verdict.good, "\n".join(map(str, verdict.fits))
 
 
@@ -65,3 +65,15 @@ def test_what_grows_only_while_warm_is_flat() -> None:
     samples = [{"minute": float(m), "errors": 0.0, "server_mb": float(min(m, 30)), "files": 1.0} for m in range(120)]
     assert judge(samples, warm_up=30, disk_from=85).good
     assert not judge(samples[:31], warm_up=0, disk_from=20).good
+
+
+def test_rows_are_compared_after_prunings() -> None:
+    def sample(minute: int, per_hour: float) -> dict[str, float]:
+        return {
+            "minute": float(minute),
+            "errors": 0.0,
+            "rows_runs": 1000 + 50.0 * (minute % 10) + per_hour * minute / 60,
+        }
+
+    assert judge([sample(m, 0) for m in range(119)], warm_up=30, disk_from=85).good
+    assert not judge([sample(m, 100) for m in range(119)], warm_up=30, disk_from=85).good
