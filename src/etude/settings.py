@@ -176,7 +176,7 @@ class ServerSettings(Entity):
 class OfflineSettings(Entity):
     """Settings of the rules that answer questions without a model."""
 
-    confidence: float = Field(default=0.77, ge=0, le=1)
+    confidence: float = Field(default=0.8, ge=0, le=1)
     """The least confidence of an answer; what the rules understand less surely, they refuse. 0 refuses nothing."""
 
 

@@ -12,7 +12,7 @@ from etude.offline.column_traits import column_holds_counts, is_numeric_column
 from etude.offline.dates import Span
 from etude.offline.join_tree import JoinTree, Place, join_column_ref
 from etude.offline.joins import find_join_paths, join_distance, join_hops, join_path_leads_to_one
-from etude.offline.operator_words import IDLE, LINKING, PRESENT, RELATING
+from etude.offline.operator_words import IDLE, LINKING, PRESENT
 from etude.offline.phrase_index import Hit, Meaning
 from etude.offline.question_parts import Absence, Condition, Measure, NamePart, Question
 from etude.offline.resolver import MONEY, TECHNICAL, Ambiguous, Resolver, Unresolved, nouns_to_resolve, resolve_anchor
@@ -96,10 +96,6 @@ class Conditions:
         if acted and question.alone not in IDLE and about and len(named) == 1:
             # "How many cars were sold", if sales have their own table.
             raise Unresolved(f"It is not clear which of them are `{question.alone}`.")
-        relating = [verb for verb in question.verbs if verb in RELATING - LINKING]
-        if relating and len(named) == 1 and not (question.conditions or question.groups or question.rank):
-            # "How many users are logged in": the verb relates nothing, so it says which of them.
-            raise Unresolved(f"It is not clear which of them are `{relating[0]}`.")
         roots = {stem_word(PRESENT.get(verb, verb)): verb for verb in question.verbs if verb not in IDLE}
         used = {(hit.table, hit.column) for c in question.conditions for hit in c.hits}
         for column in (c for name in sorted(self.mentioned) for c in self.vocabulary.table(name).columns):

@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Literal
 
 from etude.offline.dates import Span
-from etude.offline.operator_words import LINKING, RELATING
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import (
     Absence,
@@ -783,7 +782,7 @@ def _dated(items: list[TaggedItem]) -> list[TaggedItem] | None:
     condition: Condition = span.data
     if hint.tag == "C":
         return [TaggedItem("D", _text(items), replace(condition, name=hint.data, text=_text(items)))]
-    must = "must" if hint.tag == "u" or hint.text.lower() in RELATING - LINKING else ""
+    must = "must" if hint.tag == "u" else ""
     return [TaggedItem("D", _text(items), replace(condition, near=(hint.text,), said=must, text=_text(items)))]
 
 

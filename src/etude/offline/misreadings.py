@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from etude.offline.joins import join_hops
-from etude.offline.operator_words import LINKING, RELATING
 from etude.offline.phrase_index import SYNONYM, Meaning, phrase_index_of, value_phrase
 from etude.offline.plan_check import Facts, Place, linked_columns, plan_facts, plan_nodes
 from etude.offline.question_parts import Condition, Measure, NamePart, Question
@@ -49,7 +48,6 @@ def find_misreading(
         lambda: _find_far_number(question),
         lambda: _find_nested_absence(items, question),
         lambda: _find_unused_verb(items, facts, vocabulary),
-        lambda: _find_unused_key(items, facts, vocabulary),
         lambda: _find_rival_noun(items, facts, vocabulary),
         lambda: _find_participle(items, facts, vocabulary),
         lambda: _find_value_with_column(items, facts, vocabulary),
@@ -238,22 +236,6 @@ def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voc
         acts_of = [table.name for table in vocabulary.tables if any(word_names_act(word, stem) for word in table.words)]
         if acts_of and not {vocabulary_name_without_schema(name) for name in acts_of} & facts.tables:
             yield f"It is not clear what `{item.text}` means here: `{acts_of[0]}` is not needed to answer."
-
-
-def _find_unused_key(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
-    """`cities that hosted a contest`, if a contest has a `host_city_id` that the plan does not use."""
-    for item in items:
-        stem = stem_word(item.text.lower()) if item.tag == "r" and item.text.lower() in RELATING - LINKING else ""
-        if not stem:
-            continue
-        keys = [
-            (vocabulary_name_without_schema(link.table), column)
-            for link in vocabulary.links
-            for column in link.columns
-            if stem in {stem_word(word) for word in vocabulary.table(link.table).column(column).words}
-        ]
-        if keys and not {*keys} & facts.columns:
-            yield f"It is not clear what `{item.text}` means here: `{keys[0][1]}` is not needed to answer."
 
 
 def _find_rival_noun(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:

@@ -56,44 +56,6 @@ LINKING = frozenset(
 )
 """Verbs that only say that two things belong together; the keys say how."""
 
-_RELATING = """
-    access accommodate achieve acquire administer adopt advise affect air allocate announce apply arrange
-    assemble assess assist attract audit authorise authorize base bill board book border borrow breed brew broadcast
-    build captain capture categorise categorize cause certify choose claim classify climb coach collect command
-    commission compete compose comprise concern consist construct consume contact contribute cook coordinate cross
-    cultivate curate define deploy derive design detect develop discover discuss distribute document donate
-    drink drive eat edit elect employ endorse engage enjoy enter equip establish evaluate examine exhibit face
-    feed film finance fly follow fund govern group grow guide harvest head headquarter help hire host house hunt
-    identify illustrate implement import export influence inhabit inspect install insure interact interview introduce
-    invent invest invite invoice judge lead learn lease lend license like load loan log maintain
-    major mark market marry measure mention mine monitor need nominate observe occupy organise organize oversee paint
-    park perform photograph pick pilot plant portray practice practise prefer process program promote
-    propose publish race raise record recruit refer reference relate rent request research reserve ride run sail
-    select serve shoot sign situate specialise specialize sponsor star station steer stock store stream study
-    suffer suggest supervise supply support survey teach test track trade train transport travel treat tutor undergo
-    undertake use utilise utilize view volunteer vote watch wear witness work
-"""
-_PAST_FORMS = """
-    arose ate bred brought built caught chose chosen came drank drunk drew drawn drove driven eaten fed flew flown flied
-    fought grew grown heard kept knew known learned learnt led lent met rode ridden rose risen ran said saw
-    seen shot sung spoke spoken stood studied studying swam swum told took underwent understood wore worn 
-"""
-
-
-def _verb_forms(verb: str) -> tuple[str, ...]:
-    """Return the regular forms of a verb: `host`, `hosts`, `hosted`, `hosting`."""
-    stem = verb.removesuffix("e") if not verb.endswith("ee") else verb
-    if verb.endswith("y") and verb[-2] not in "aeiou":
-        return verb, f"{verb[:-1]}ies", f"{verb[:-1]}ied", f"{verb}ing"
-    plural = f"{verb}es" if verb.endswith(("s", "sh", "ch", "x")) else f"{verb}s"
-    double = len(verb) > 2 and verb[-1] in "bdgmnprt" and verb[-2] in "aeiou" and verb[-3] not in "aeiou"
-    doubled = (f"{verb}{verb[-1]}ed", f"{verb}{verb[-1]}ing") if double else ()
-    return verb, plural, f"{stem}ed", f"{stem}ing", *doubled
-
-
-RELATING = frozenset(form for verb in _RELATING.split() for form in _verb_forms(verb)) | {*_PAST_FORMS.split()}
-"""More verbs that only relate two things, unless the data uses the word. None says how something ended."""
-
 IDLE = frozenset(
     """
     made placed recorded happened occurred occured exist exists included found held contained represented located

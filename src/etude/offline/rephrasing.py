@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etude.offline.operator_words import LINKING, RELATING
+from etude.offline.operator_words import LINKING
 from etude.offline.words import Token, word_base_form
 
 _ENDS = frozenset(".?!;")
@@ -131,7 +131,7 @@ def _drop_each(tokens: list[Token]) -> list[Token]:
         asked = any(t.low in ("and", "as") for t in made[_start(made) :])
         before = made[-1].low if made else ""
         placed = before in _PLACING and not rest
-        helped = before in _HELPING and (not rest or (len(rest) == 1 and rest[0].low in LINKING | RELATING | _HELPING))
+        helped = before in _HELPING and (not rest or (len(rest) == 1 and rest[0].low in LINKING | _HELPING))
         if token.low == "each" and counted and asked and (placed or helped):
             if placed:
                 made.pop()

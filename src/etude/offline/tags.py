@@ -13,7 +13,6 @@ from etude.offline.operator_words import (
     LINKING,
     LONGEST,
     OPERATORS,
-    RELATING,
     REQUESTS,
     STOP,
     UNITS,
@@ -697,29 +696,10 @@ def _leftover(tokens: Sequence[Token], at: int, index: PhraseIndex, before: Sequ
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(near), near=(token.text,)))
     if token.low.endswith(("ed", "ing")) and stem_word(token.low) in index.name_stems:
         return TaggedItem("r", token.text, stem_word(token.low))  # "supplied", if there are suppliers
-    if token.low in RELATING and before and token.text.islower() and _relates(tokens, at, before):
-        return TaggedItem("r", token.text, stem_word(token.low))
     if names := phrase_names_one_typo_away(index, token.base):
         tag = "C" if names[0].column is not None or names[0].label else "T"
         return TaggedItem(tag, token.text, NamePart(token.text, names), token.low != token.base)
     return TaggedItem("u", token.text, token.low)
-
-
-_VERB_BEFORE = frozenset(
-    """
-    is are was were be been being has have had do does did who that which they it can could may not never to also by
-    """.split()  # noqa: SIM905 - a list of words reads best as text
-)
-
-
-def _relates(tokens: Sequence[Token], at: int, items: Sequence[TaggedItem]) -> bool:
-    """Return whether a word stands where a verb does: `who climbed`, `was hosted`, `cities affected by`."""
-    before = tokens[at - 1].low if at else ""
-    if items[-1].tag == "T" and items[-1].plural and tokens[at].low.endswith("ing"):
-        return True  # "students studying music"
-    after = tokens[at + 1].low if at + 1 < len(tokens) else ""
-    past = is_past_form(tokens[at].low)
-    return before in _VERB_BEFORE or (past and after in ("by", "in", "at", "on", "for", "to", "with", "from", "as"))
 
 
 def _money(index: PhraseIndex) -> tuple[Meaning, ...]:
