@@ -76,7 +76,7 @@ def test_the_stream_tells_all_that_happens(client: TestClient) -> None:
     assert "".join(tokens) == "Counting.There are 3,704 orders."
     tool = next(event for event in events if event["type"] == "tool_result")
     assert (tool["name"], tool["outcome"], tool["result"]["row_count"]) == ("execute_sql", "ok", 1)
-    assert tool["text"].startswith("r1:\n1 row\n") and tool["text"].endswith("\n3704"), "without the tags of prompts"
+    assert tool["text"].startswith("r1:\n1 row\n") and "\n3704\nnote: " in tool["text"], "without the tags of prompts"
     assert events[-2]["text"] == "There are 3,704 orders."
     assert events[-2]["result"]["elapsed_ms"] > 0 and events[-2]["results"][0]["rows"]["elapsed_ms"] > 0
     assert events[-1] == {"type": "done", "status": "succeeded", "run_id": events[0]["run_id"]}

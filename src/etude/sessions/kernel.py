@@ -624,7 +624,7 @@ def _to_arrow(value: Any) -> Any:
             # By default, Polars returns texts as string views, which the host does not read.
             return value.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
         if kind == "DataFrame":
-            if _counts_rows(value.index, len(value.columns)):
+            if _counts_rows(value.index):
                 return pa.Table.from_pandas(value, preserve_index=False)
             return pa.Table.from_pandas(_with_named_index(value), preserve_index=True)
         if kind == "Series" and hasattr(value, "to_frame"):
@@ -640,24 +640,13 @@ def _to_arrow(value: Any) -> Any:
     return None
 
 
-def _counts_rows(index: Any, columns: int) -> bool:
-    """Return whether an index of pandas only counts rows: unnamed integers from 0, in any order or repeated.
-
-    Of several columns, sorted or chosen rows keep their numbers too: these have another order, or gaps. Years and
-    numbers without gaps are values.
-    """
+def _counts_rows(index: Any) -> bool:
+    """Return whether an index of pandas only counts rows: unnamed integers from 0, in any order or repeated."""
     if type(index).__name__ == "RangeIndex":
         return True
     if index.nlevels > 1 or index.name is not None or getattr(index.dtype, "kind", "") not in "iu":
         return False
-    if not index.is_unique or len(index) == 0:
-        return not index.is_unique
-    low, high = index.min(), index.max()
-    if low == 0 and high == len(index) - 1:
-        return True
-    if columns < 2 or low < 0 or (low >= 1500 and high <= 2500):
-        return False
-    return high - low >= len(index) or not (index.is_monotonic_increasing or index.is_monotonic_decreasing)
+    return not index.is_unique or (len(index) > 0 and index.min() == 0 and index.max() == len(index) - 1)
 
 
 def _with_named_index(frame: Any) -> Any:
