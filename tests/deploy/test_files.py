@@ -107,7 +107,8 @@ def test_the_services_of_the_compose_file_start(postgres_url: str, s3_server: An
             assert all(process.poll() is None for process in started), log.read_text()
             done = subprocess.run([*etude, "status", "--json"], env=base, capture_output=True, text=True)
             found = json.loads(done.stdout)
-            return {p["role"] for p in found["processes"] if p["alive"]} == {"server", "worker", "observer"} and found["ok"]
+            alive = {p["role"] for p in found["processes"] if p["alive"]}
+            return alive == {"server", "worker", "observer"} and found["ok"]
 
         wait_until(ready, 300)
     finally:
