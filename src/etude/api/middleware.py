@@ -260,7 +260,7 @@ class MiddlewareExchange:
         try:
             await self._server.access_store(self._server.identity.keep, owner, name, reply)
         except EtudeError:
-            # The work is done, so the client gets its response; a repeated request is told that this one still runs.
+            # The work is done, so the client gets its response; a repeated request gets a conflict.
             _log.exception("a response was not kept", extra=self._facts())
 
     async def _replay(self, reply: StoredResponse) -> None:

@@ -191,7 +191,7 @@ def _explained(error: Exception) -> Exception:
         return error
     place = f"`{error.filename}`" if isinstance(error.filename, str) else "The output"
     if error.filename is None:
-        # What is left in the buffer cannot be written either, and would fail again at exit.
+        # The rest of the buffer cannot be written either, and would fail again at exit.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Unavailable(f"{place} cannot be written: {error.strerror}.", hint=_OF_THE_MACHINE[error.errno])

@@ -21,7 +21,7 @@ T = TypeVar("T")
 def once_per_catalog(make: Callable[[Catalog], T]) -> Callable[[Catalog], T]:
     """Compute a value from a catalog once, and keep it for the catalogs that were used last.
 
-    Catalogs are told apart by identity: to compare or hash thousands of tables would take as long as the value.
+    Catalogs are compared by identity: to compare or hash thousands of tables would take as long as the value.
     """
     kept: OrderedDict[int, tuple[Catalog, T]] = OrderedDict()
     lock = threading.Lock()
