@@ -209,6 +209,7 @@ def test_tables_come_whole_in_memory_that_the_host_lends(session: Session) -> No
     for rows in (50_000, 500_000):
         assert session.execute(f"pa.table({{'a': range({rows})}})").value["a"].to_pylist() == list(range(rows))
     session.history.clear()  # which holds the tables, and so their memory
+    session.check_background()
     assert len(os.listdir("/proc/self/fd")) == held
 
 
@@ -232,3 +233,15 @@ def test_a_cell_can_have_all_the_time_there_is(provider: LocalProvider) -> None:
         long = f"x = 1\n{'#' * (4 << 20)}"  # longer than what a socket takes at once
         assert session.execute(long, wall_s=float("inf")).ok
         assert session.execute("x").value == 1
+
+
+def test_a_session_that_sends_frames_without_end_waits(session: Session) -> None:
+    cell = session.execute("import time\nstarted = time.monotonic()\nfor _ in range(30_000): frame('O', b'-')")
+    assert cell.ok and cell.stdout == "-" * 30_000
+    assert session.execute("time.monotonic() - started").value > 1.0
+
+
+def test_many_lines_come_complete_and_in_order(session: Session) -> None:
+    cell = session.execute("for n in range(25_000): print(n)")
+    assert cell.stdout.split() == [str(n) for n in range(25_000)]
+    assert session.execute("print('again')").stdout == "again\n"

@@ -38,6 +38,10 @@ from typing import Any
 HEAD = struct.Struct("!IB")
 NUMBER = struct.Struct("!I")
 INLINE = 1 << 18
+LINES = 10_000
+"""How many lines of a cell are sent one by one: the host reads no more than some thousand frames a second."""
+COPIED = 4 << 20
+"""Results up to this size are copied, because the host limits how many pieces of its memory a session holds."""
 ARROW, PNG, CHART = "application/vnd.apache.arrow.stream", "image/png", "application/vnd.vegalite.v5+json"
 MEDIA = (ARROW, PNG, CHART)
 """The media types of displays. The host rejects all others, because it passes the type on to clients."""
@@ -100,7 +104,7 @@ class KernelSocketWait:
 
 
 class KernelOutputStream(io.TextIOBase):
-    """A text stream that sends what is written to it line by line, or in pieces of a few kilobytes."""
+    """A text stream that sends what is written to it line by line, and after many lines in pieces of some kilobytes."""
 
     def __init__(self, session: KernelSession, kind: bytes, name: str) -> None:
         self._session = session
@@ -108,6 +112,8 @@ class KernelOutputStream(io.TextIOBase):
         self.name = name
         self.other: KernelOutputStream | None = None
         """The other of the two streams. It is flushed before a write to this one, to keep the order of the output."""
+        self.lines = 0
+        """How often the running cell has sent text."""
         self._parts: list[str] = []
         self._size = 0
 
@@ -128,7 +134,8 @@ class KernelOutputStream(io.TextIOBase):
             self.other.flush()
         self._parts.append(text)
         self._size += len(text)
-        if "\n" in text or self._size > 8192:
+        if self._size > 8192 or ("\n" in text and self.lines < LINES):
+            self.lines += 1
             self.flush()
         return len(text)
 
@@ -258,7 +265,8 @@ class KernelSession:
             return head, None
         fd = self._fds.pop(0)
         try:
-            return head, _map(fd, head["size"])
+            size = head["size"]
+            return head, memoryview(os.pread(fd, size, 0)) if size <= COPIED else _map(fd, size)
         finally:
             os.close(fd)
 
@@ -330,6 +338,7 @@ class KernelSession:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, KernelOutputStream):
                 stream.flush()
+                stream.lines = 0
         if self._has_children():
             end["left"] = True
         # A thread that waits for the host gets its reply first: after the cell has ended, the host sends none.

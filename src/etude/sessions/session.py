@@ -30,6 +30,7 @@ from etude.sessions.base import (
     SandboxSpec,
     drop_old_displays,
 )
+from etude.sessions.lent_memory import LentMemory
 from etude.sessions.processor_time import idle_check
 
 MAX_FRAME = 64 << 20
@@ -41,6 +42,8 @@ LONGEST_S = 1e6
 """The longest timeout that is set on a socket, for cells with a very long time limit."""
 LOOK_S = 0.25
 """How often a cell that sends nothing is checked."""
+FRAMES, PACE_S = 2000, 0.1
+"""The most frames that are read from a session within these seconds."""
 BACKGROUND_S = 0.1
 """The next cell reports the processor time used between two cells if it is at least this many seconds."""
 HISTORY = 32
@@ -96,6 +99,7 @@ class Session:
         """Processor seconds of the session when it was first found idle after a cell."""
         self._background_s = 0.0
         self._end_reason = ""
+        self._lent = LentMemory(self.limits.memory + MAX_SHARED)
         self._opened()
         idle_check.add(self)
 
@@ -167,6 +171,7 @@ class Session:
             request, self._fresh = _frame(kernel.SEED, str(self._seed).encode()) + request, False
         stop = _Stop(time.monotonic() + wall_s)
         look = time.monotonic() + LOOK_S
+        pace = _Pace()
         try:
             if channel.ended:
                 run.came_too_late = True
@@ -182,6 +187,7 @@ class Session:
                 frame = self._frames.next(min(stop.deadline, now + LOOK_S))
                 if frame is None:
                     continue
+                pace.step()
                 kind, payload = frame
                 if run.take(kind, payload):
                     return self._ended(run, stop.outcome)
@@ -212,6 +218,7 @@ class Session:
         if not self._lock.acquire(blocking=False):
             return  # a cell runs, and its own loop checks it
         try:
+            self._lent.release()
             channel = self._channel
             if channel is None or channel.ended:
                 return
@@ -258,7 +265,7 @@ class Session:
         request = json.loads(payload) if len(payload) <= kernel.MAX_CALL else None
         if not isinstance(request, dict):
             raise wire.Closed
-        fd = None
+        fd = sent = None
         try:
             if request.get("method") == "memory":
                 head, fd = run.lend(request.get("size"))
@@ -266,15 +273,18 @@ class Session:
                 raise SandboxError("This session has no source.", hint="Open it with one.")
             else:
                 head, fd = self._broker.answer(request, max(deadline - time.monotonic(), 0))
+            if fd is not None:
+                sent = self._lent.lend(fd)
         except Exception as error:
             # Any error, of the request or of the host, is the reply to the session; it must not end the host's loop.
             head = {"problem": problem(error)}
         body = json.dumps(head | {"id": request.get("id")}).encode()
         try:
-            _send(channel.sock, _frame(kernel.REPLY, body), deadline, fd)
+            _send(channel.sock, _frame(kernel.REPLY, body), deadline, sent)
         finally:
-            if fd is not None:
-                os.close(fd)
+            for own in (fd, sent):
+                if own is not None:
+                    os.close(own)
 
     # -- control
 
@@ -298,6 +308,7 @@ class Session:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
+        self._lent.close()
 
     def close(self) -> None:
         """End the interpreter. The session cannot be used again."""
@@ -333,6 +344,21 @@ class _Stop:
             self._warned, self.deadline = True, now + GRACE_S
         elif now >= self.deadline:
             raise wire.Closed
+
+
+class _Pace:
+    """Makes a session that sends frames without end wait, so that it does not take the host's processor from others."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._started = time.monotonic()
+
+    def step(self) -> None:
+        """Count a frame; after `FRAMES` of them, wait until their `PACE_S` seconds are over."""
+        self._count += 1
+        if self._count >= FRAMES:
+            time.sleep(max(self._started + PACE_S - time.monotonic(), 0))
+            self._count, self._started = 0, time.monotonic()
 
 
 class SessionFrames:
