@@ -23,7 +23,7 @@ from etude.runs import parse_direct_run
 from etude.runtime import live_runs
 from etude.runtime.prompt import describe_catalog_in_prompt
 from etude.runtime.run_control import RunControl
-from etude.runtime.thread import export_thread, fork_thread
+from etude.runtime.thread import fork_thread, write_thread
 from etude.sample import write_shop
 
 COUNTRIES = "SELECT country, count(*) AS n FROM customers GROUP BY ALL ORDER BY n DESC, country LIMIT 3"
@@ -525,7 +525,7 @@ def test_a_fork_goes_its_own_way_with_the_variables_of_the_first(app: App, shop:
 
 def test_a_thread_is_exported_with_its_runs(app: App, shop: Path):
     answer = app.ask(str(shop), f"SQL: {COUNTRIES}")
-    exported = json.loads(json.dumps(export_thread(app.store, answer.thread_id)))
+    exported = json.loads("".join(write_thread(app.store, app.store.thread(answer.thread_id))))
     assert exported["runs"][answer.run_id]["status"] == "succeeded"
     assert [m["role"] for m in exported["messages"]] == ["user", "assistant"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -407,6 +408,13 @@ class Run(Entity):
     """The script that was compiled from this run."""
     feedback: Judgement | None = None
     """The last verdict of a person."""
+
+    def write_json(self) -> Iterator[str]:
+        """Yield its JSON in pieces of one step, because a run can have megabytes."""
+        yield self.model_dump_json(exclude={"steps"})[:-1] + ',"steps":['
+        for position, step in enumerate(self.steps):
+            yield ("," if position else "") + step.model_dump_json()
+        yield "]}"
 
 
 class RowPage(Entity):

@@ -92,6 +92,24 @@ def test_runs_are_listed_by_page_and_filter(client: TestClient, app: App) -> Non
     assert client.get("/api/runs", params={"cursor": "x"}).status_code == 422
 
 
+def test_a_long_text_is_cut_in_lists_and_says_so(client: TestClient) -> None:
+    query = f"SELECT 1 AS long_text -- {'x' * 10_000}"
+    run_id = client.post("/sql", json={"query": query}).json()["run_id"]
+    listed = client.get("/api/runs", params={"text": "long_text"}).json()["items"][0]
+    assert (listed["id"], listed["text"], listed["text_cut"]) == (run_id, query[:2000], True)
+    assert client.get(f"/api/runs/{run_id}").json()["text"] == query
+
+
+def test_a_large_run_comes_whole(client: TestClient) -> None:
+    code = "for n in range(20): db.sql(f\"SELECT {n} AS n -- {'x' * 50_000}\")"
+    run = ended(client, begin(client, "python", code)["id"])
+    answer = client.get(f"/api/runs/{run['id']}")
+    assert len(answer.content) > 1_000_000 and answer.headers["etag"] == f'"{run["seq"]}"'
+    assert sum("AS n --" in (step["code"] or "") for step in answer.json()["steps"]) >= 20
+    same = client.get(f"/api/runs/{run['id']}", headers={"If-None-Match": answer.headers["etag"]})
+    assert same.status_code == 304
+
+
 def test_a_run_that_failed_tells_why(client: TestClient) -> None:
     run = ended(client, begin(client, "sql", "SELECT nothing FROM orders")["id"])
     assert run["status"] == "failed"

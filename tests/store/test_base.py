@@ -394,6 +394,28 @@ def test_an_absent_run_says_what_to_do(store: Store) -> None:
 # Threads and sources.
 
 
+@pytest.mark.parametrize("sizes", [[1] * 7, [10, 1, 10, 3, 3, 3, 30, 1], [50], [10, 10]])
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_pages_of_messages_end_by_their_size(store: Store, sizes: list[int], limit: int) -> None:
+    thread = store.create_thread("long texts")
+    for size in sizes:
+        store.add_message(thread.id, "user", "x" * size)
+    found, after, more = [], 0, True
+    while more:
+        page, more = store.message_page(thread.id, after, limit, text_chars=10)
+        assert len(page) == 1 or (len(page) <= limit and sum(len(m.text) for m in page) <= 10)
+        found += [len(m.text) for m in page]
+        after = page[-1].seq if page else after
+    assert found == sizes
+
+
+def test_a_list_can_have_only_the_beginning_of_texts(store: Store) -> None:
+    for text in ("short", "long " * 100):
+        store.append(new_id("run"), RunQueued(kind="sql", text=text), expect=0)
+    assert sorted(len(r.text) for r in store.runs(text_chars=10).items) == [5, 10]
+    assert [r.text for r in store.runs(RunFilter(text="long"), text_chars=4).items] == ["long"]
+
+
 def test_threads_and_messages(store: Store) -> None:
     old, new = store.create_thread("old", source="s"), store.create_thread("new")
     assert store.thread(old.id) == old

@@ -13,11 +13,12 @@ from pydantic import Field
 from starlette.background import BackgroundTask
 
 from etude.api.api_call import AdminCall, AnalystCall, ReaderCall
-from etude.api.responses import respond_with_etag
+from etude.api.responses import respond_in_pieces, respond_with_etag
 from etude.api.schemas import (
     AnswerRequest,
     Body,
     FeedbackRequest,
+    ListedRun,
     Listing,
     ReplayReport,
     RunGuidance,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 IfMatch = Annotated[str | None, Header(description="Only if the run still has this ETag.")]
 Prefer = Annotated[str | None, Header(description="`wait=30`: respond once the run has ended, or after 30 s.")]
+LISTED_TEXT = 2000
+"""Characters of each text in a list of runs."""
 WAIT_S = 300
 """The longest that a request may wait for a run."""
 IfNoneMatch = Annotated[str | None, Header(description="Only if the ETag is no longer this one.")]
@@ -101,7 +104,7 @@ async def start_requested_run(call: ApiCall, wanted: RunRequest) -> str:
 # Read.
 
 
-@router.get("/runs", response_model=Listing[RunSummary])
+@router.get("/runs", response_model=Listing[ListedRun])
 async def list_runs(
     call: ReaderCall,
     status: RunStatus | None = None,
@@ -115,20 +118,26 @@ async def list_runs(
     ] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: str | None = None,
-) -> Listing[RunSummary]:
+) -> Listing[ListedRun]:
     """List the runs that match the filter, newest first."""
     wanted = RunFilter(
         status=status, kind=kind, source=dataset, thread_id=thread_id, since=since, until=until, text=text
     )
-    page = await call.access_store(call.app.store.runs, wanted, limit, cursor)
-    return Listing(items=page.items, next=page.next)
+    page = await call.access_store(call.app.store.runs, wanted, limit, cursor, LISTED_TEXT + 1)
+    return Listing(items=[_listed(run) for run in page.items], next=page.next)
+
+
+def _listed(run: RunSummary) -> ListedRun:
+    cut = len(run.text) > LISTED_TEXT
+    return ListedRun.model_construct(**dict(run) | {"text": run.text[:LISTED_TEXT], "text_cut": cut})
 
 
 @router.get("/runs/{run_id}", response_model=Run, responses=SAME)
 async def show_run(call: ReaderCall, run_id: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
     """Return a run with its steps."""
     run = await call.access_store(call.app.store.run, run_id)
-    return respond_with_etag(run, f'"{run.seq}"', if_none_match, response)
+    body = await respond_in_pieces(call, run.write_json())
+    return respond_with_etag(body, f'"{run.seq}"', if_none_match, response)
 
 
 @router.get("/runs/{run_id}/status", response_model=RunState, responses=SAME)

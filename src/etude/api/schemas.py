@@ -10,7 +10,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from etude.entities import Entity, ResultInfo, RunStatus
+from etude.entities import Entity, ResultInfo, RunStatus, RunSummary
 from etude.feedback import Verdict
 from etude.replays.proof import StepProof
 from etude.search.index_base import KINDS, Kind, Mode
@@ -186,6 +186,12 @@ class RunRequest(Body):
     budget: AskedBudget | None = None
     limits: AskedLimits | None = None
     fresh: bool = Field(default=False, description="Do not replay an earlier run with the same question.")
+
+
+class ListedRun(RunSummary):
+    """A run in a list: a long text is cut, and `GET /runs/{id}` has all of it."""
+
+    text_cut: bool = Field(default=False, description="Whether `text` is only the beginning.")
 
 
 class RunState(Entity):

@@ -8,9 +8,12 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.responses import respond_in_pieces
 from etude.api.schemas import ForkRequest, Listing, ThreadRequest
 from etude.entities import Message, Thread
 
+PAGE_CHARS = 4_000_000
+"""Characters of text in a page of messages."""
 router = APIRouter(tags=["threads"])
 
 
@@ -43,17 +46,21 @@ async def list_thread_messages(
     after: Annotated[int, Query(ge=0, le=1 << 31, description="Only messages beyond this seq.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Listing[Message]:
-    """List the messages of a thread, in order. `next` is the value of `after` for the next page."""
-    found = await call.access_store(call.app.store.messages, thread_id, after, limit + 1)
-    return Listing(items=found[:limit], next=str(found[limit - 1].seq) if len(found) > limit else None)
+    """List the messages of a thread, in order. `next` is the value of `after` for the next page.
+
+    A page has at most 4 million characters of text, so it may be shorter than `limit`.
+    """
+    found, more = await call.access_store(call.app.store.message_page, thread_id, after, limit, PAGE_CHARS)
+    return Listing(items=found, next=str(found[-1].seq) if more else None)
 
 
 @router.get("/threads/{thread_id}/export", response_model=dict[str, Any])
-async def export_thread(call: ReaderCall, thread_id: str) -> dict[str, Any]:
+async def export_thread(call: ReaderCall, thread_id: str) -> Response:
     """Export a thread with its messages and runs."""
-    from etude.runtime.thread import export_thread as export
+    from etude.runtime.thread import write_thread
 
-    return await call.run_in_thread(export, call.app.store, thread_id)
+    thread = await call.access_store(call.app.store.thread, thread_id)
+    return await respond_in_pieces(call, write_thread(call.app.store, thread))
 
 
 @router.get("/threads/{thread_id}/script", response_class=PlainTextResponse)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,14 +71,16 @@ def _fork(app: App, options: argparse.Namespace) -> None:
 
 
 def _export(app: App, options: argparse.Namespace) -> None:
-    from etude.runtime.thread import export_thread
+    from etude.runtime.thread import write_thread
 
-    body = json.dumps(export_thread(app.store, options.thread), ensure_ascii=False, indent=1) + "\n"
+    parts = write_thread(app.store, app.store.thread(options.thread))
     if options.output:
         with replace_output_file(Path(options.output)) as file:
-            file.write(body.encode())
+            file.writelines(part.encode() for part in parts)
+            file.write(b"\n")
     else:
-        sys.stdout.write(body)
+        sys.stdout.writelines(parts)
+        sys.stdout.write("\n")
 
 
 def _script(app: App, options: argparse.Namespace) -> None:

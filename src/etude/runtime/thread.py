@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+import json
+from collections.abc import Iterator
 
 from etude.entities import Message, Run, RunFilter, Thread
 from etude.errors import NotFound
@@ -65,15 +66,28 @@ def last_success_in_thread(store: Store, thread_id: str, source: str | None, bef
     return None
 
 
-def export_thread(store: Store, thread_id: str) -> dict[str, Any]:
-    """Return the thread with its messages and their runs, as JSON."""
-    thread, messages = store.thread(thread_id), store.messages(thread_id)
-    runs = {m.run_id: store.run(m.run_id) for m in messages if m.run_id}
-    return {
-        "thread": thread.model_dump(mode="json"),
-        "messages": [m.model_dump(mode="json") for m in messages],
-        "runs": {run_id: run.model_dump(mode="json") for run_id, run in runs.items()},
-    }
+def write_thread(store: Store, thread: Thread) -> Iterator[str]:
+    """Yield the JSON of the thread with its messages and their runs, in pieces of one message or step."""
+    yield f'{{"thread": {thread.model_dump_json()}, "messages": ['
+    answered: dict[str, None] = {}
+    after, more, comma = 0, True, ""
+    while more:
+        messages, more = store.message_page(thread.id, after, limit=1000, text_chars=4_000_000)
+        for message in messages:
+            yield comma + message.model_dump_json()
+            comma, after = ",\n", message.seq
+            if message.run_id:
+                answered[message.run_id] = None
+    yield '], "runs": {'
+    comma = ""
+    for run_id in answered:
+        yield f"{comma}{json.dumps(run_id)}: "
+        try:
+            yield from store.run(run_id).write_json()
+        except NotFound:
+            yield "null"  # it was deleted
+        comma = ",\n"
+    yield "}}"
 
 
 def earlier_thread_messages(store: Store, thread_id: str, run_id: str) -> list[Message]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
@@ -83,6 +83,13 @@ ADD_MESSAGE = """INSERT INTO messages (id, thread_id, seq, role, text, run_id, c
 MESSAGES = """SELECT id, thread_id, seq, role, text, run_id, created_at FROM messages
     WHERE thread_id = ? AND seq > ? AND EXISTS (SELECT 1 FROM threads WHERE id = messages.thread_id AND tenant = ?)
     ORDER BY seq LIMIT ?"""
+# The first message always passes, however long it is.
+MESSAGES_WITHIN = """SELECT id, thread_id, seq, role, text, run_id, created_at FROM messages
+    WHERE thread_id = ? AND seq IN (SELECT seq FROM (
+            SELECT seq, sum(length(text)) OVER (ORDER BY seq) - length(text) AS before FROM messages
+            WHERE thread_id = ? AND seq > ?
+                AND EXISTS (SELECT 1 FROM threads WHERE id = messages.thread_id AND tenant = ?)) AS counted
+        WHERE before <= ? ORDER BY seq LIMIT ?) ORDER BY seq"""
 
 PUT_SOURCE = """INSERT INTO sources (name, spec, tenant) VALUES (?, ?, ?)
     ON CONFLICT (tenant, name) DO UPDATE SET spec = excluded.spec"""
@@ -544,25 +551,39 @@ class Store(ABC):
             raise run_not_found_in_store(run_id)
         return [_entry(row) for row in rows]
 
-    def runs(self, filter: RunFilter | None = None, limit: int = 50, cursor: str | None = None) -> Page[RunSummary]:
+    def runs(
+        self,
+        filter: RunFilter | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        text_chars: int | None = None,
+    ) -> Page[RunSummary]:
         """Return the runs that pass the filter, newest first. `since` is included, `until` is not.
 
-        A run passes a filter by text if each word of the filter begins a word of the run's text.
+        A run passes a filter by text if each word of the filter begins a word of the run's text. With `text_chars`,
+        only the beginning of each text is read.
         """
         from etude.entities import RunFilter
 
         filter = filter or RunFilter()
         where, values = _where(filter)
         if filter.text:
-            items, following = self._search(split_store_search_filter(filter.text), where, values, limit, cursor)
+            words = split_store_search_filter(filter.text)
+            items, following = self._search(words, where, values, limit, cursor, text_chars)
         else:
-            items, following = self._page(RUNS, "created_at", where, values, limit, cursor)
+            items, following = self._page(_cut_text(RUNS, text_chars), "created_at", where, values, limit, cursor)
         summaries = [_summary(row) for row in items]
         last = summaries[-1] if following else None
         return Page(summaries, _cursor("created_at", last.created_at, last.id) if last else None)
 
     def _search(
-        self, words: list[str], where: list[str], values: list[object], limit: int, cursor: str | None
+        self,
+        words: list[str],
+        where: list[str],
+        values: list[object],
+        limit: int,
+        cursor: str | None,
+        text_chars: int | None,
     ) -> tuple[Rows, bool]:
         """Return a page of runs with these words: from the newest runs if they have enough, else by the index of words.
 
@@ -570,23 +591,25 @@ class Store(ABC):
         """
         asked = store_row_limit(limit)
         where, values = self._conditions("created_at", where, values, cursor)
-        edge, rows = self._search_newest(words, where, values, asked, LOOKED_AT)
+        newest = partial(self._search_newest, _cut_text(RUNS, text_chars), words, where, values, asked)
+        edge, rows = newest(LOOKED_AT)
         if edge and 0 < len(rows) <= asked and (more := 2 * LOOKED_AT * (asked + 1) // len(rows)) <= MOST_LOOKED_AT:
-            edge, rows = self._search_newest(words, where, values, asked, more)
+            edge, rows = newest(more)
         if edge and len(rows) <= asked:
             by_words = self.by_words.format(where=" AND ".join([*where, "(created_at, id) < (?, ?)"]))
+            by_words = _cut_text(by_words, text_chars)
             rows += self._read(by_words, self._words_value(words), *values, *edge, asked + 1 - len(rows))
         return rows[:asked], len(rows) > asked
 
     def _search_newest(
-        self, words: list[str], where: list[str], values: list[object], asked: int, count: int
+        self, select: str, words: list[str], where: list[str], values: list[object], asked: int, count: int
     ) -> tuple[tuple[object, ...], Rows]:
         """Return those of the newest runs with these words, and the oldest run that was looked at, if not all were."""
         # Found first, so that no run created in the meantime is in both parts.
         oldest = self._read(NEWEST.format(where=" AND ".join(where)), *values, count - 1)
         edge = (_utc(oldest[0][0]), oldest[0][1]) if oldest else ()
         newest = [*where, *(["(created_at, id) >= (?, ?)"] if edge else []), *([HAS_WORD] * len(words))]
-        sql = f"{RUNS} WHERE {' AND '.join(newest)} ORDER BY created_at DESC, id DESC LIMIT ?"
+        sql = f"{select} WHERE {' AND '.join(newest)} ORDER BY created_at DESC, id DESC LIMIT ?"
         return edge, self._read(sql, *values, *edge, *(_pattern(word) for word in words), asked + 1)
 
     def _conditions(
@@ -716,6 +739,16 @@ class Store(ABC):
         if not rows:
             self.thread(thread_id)
         return [_message(row) for row in rows]
+
+    def message_page(self, thread_id: str, after: int, limit: int, text_chars: int) -> tuple[list[Message], bool]:
+        """Return the next messages and whether more may follow: at least one, and no more than have `text_chars`."""
+        place = (thread_id, thread_id, min(max(after, 0), ALL), self.tenant)
+        found = [_message(row) for row in self._read(MESSAGES_WITHIN, *place, text_chars, store_row_limit(limit) + 1)]
+        if not found:
+            self.thread(thread_id)
+        if sum(len(message.text) for message in found) > text_chars:
+            return found[: max(min(len(found) - 1, limit), 1)], True
+        return found[:limit], len(found) > limit
 
     # Sources.
 
@@ -984,6 +1017,11 @@ def _entry(row: tuple[Any, ...]) -> Entry:
             f"Entry {seq} of run `{run_id}` cannot be read by this etude.",
             hint="Upgrade etude: a newer one may have written it.",
         ) from error
+
+
+def _cut_text(select: str, chars: int | None) -> str:
+    """Return `RUNS`, or a query made of it, so that it reads only the beginning of each text."""
+    return select if chars is None else select.replace(" text,", f" substr(text, 1, {chars:d}),", 1)
 
 
 def _summary(row: tuple[Any, ...]) -> RunSummary:
