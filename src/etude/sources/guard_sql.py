@@ -21,6 +21,7 @@ from etude.errors import Invalid, InvalidQuery, Refused, UnknownTable
 from etude.sources.base import CheckedQuery
 from etude.sources.cte_scope import CteScope, first_cte_positions
 from etude.sources.functions import allowed_functions
+from etude.sources.postgres_grammar import IMPLIED_FUNCTIONS, read_postgres_query
 from etude.sources.query_hints import ENGINES, function_hint, missing_function_hint
 from etude.sources.quoting import quote_identifier, quote_literal
 from etude.sources.sql_parsing import MAX_DEPTH, check_text_size, parse_sql_tokens, tokenize_sql, too_deep_error
@@ -177,6 +178,7 @@ def _check_query(sql: str, dialect: str, granted: Granted, params: int) -> Check
         walk.operators()
         walk.user_code()
         walk.returned_types()
+        walk.compare_with_postgres()
     return CheckedQuery(statement.text(walk.edits), tuple(sorted(walk.tables)))
 
 
@@ -257,6 +259,7 @@ _GAPS = {
     "mysql": re.compile(r"(?:\s|--(?=[\s\x00-\x1f]|$)[^\n]*|#[^\n]*|/\*(?!M?!)(?:(?!\*/).)*\*/)+", re.DOTALL),
     "sqlite": re.compile(r"(?:\s|--[^\n]*|/\*(?:(?!\*/).)*(?:\*/|$))+", re.DOTALL),
 }
+_TEXT = re.compile(r"""[nNeExXbB]?'|[uU]&['"]|"|\$(?![0-9])""")
 _NESTED = re.compile(r"/\*|\*/")
 _PARAMETER = re.compile(r"\$([1-9][0-9]{0,4})(?=[\s),]|$)")
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -537,8 +540,11 @@ class _Statement:
 
     def text(self, edits: Mapping[int, tuple[int, str]]) -> str:
         """Return the statement without comments; `edits` maps the start of a token to (end, replacement)."""
-        out: list[str] = []
-        end, skip = self.tokens[0].start, 0
+        return "".join(piece for piece, _ in self.pieces(edits))
+
+    def pieces(self, edits: Mapping[int, tuple[int, str]]) -> Iterator[tuple[str, bool]]:
+        """Yield the parts of `text`: blanks, replacements and tokens, and whether it is a token."""
+        end, skip, before = self.tokens[0].start, 0, ""
         for token in self.tokens:
             if token.start < skip:
                 end = token.end + 1
@@ -546,14 +552,13 @@ class _Statement:
             gap = self.sql[end : token.start]
             raw = self.raw(token)
             # A `$` is the beginning of a parameter, whose number follows at once.
-            glued = not gap and out and out[-1] != "$" and _joins(out[-1][-1:], raw[0], self.dialect)
+            glued = not gap and before not in ("", "$") and _joins(before[-1:], raw[0], self.dialect)
             if glued or not _BLANK.fullmatch(gap):
                 gap = " "
+            yield gap, False
             skip, piece = edits.get(token.start, (0, raw))
-            out.append(gap)
-            out.append(piece)
-            end = token.end + 1
-        return "".join(out)
+            yield piece, not skip
+            end, before = token.end + 1, piece
 
     def refuse(self, message: str, reason: str, offset: int | None, hint: str = "") -> NoReturn:
         position = {} if offset is None else _position(self.sql, offset)
@@ -569,8 +574,8 @@ def _misread(text: str) -> str:
 
 def _joins(left: str, right: str, dialect: str) -> bool:
     """Return whether two adjacent tokens might be read as one, such as `U&"x"` or `_utf8'x'`."""
-    if left == right == "-":
-        # Keep two minus signs apart: `--` begins a comment.
+    if left + right in ("--", "/*", "*/"):
+        # Keep apart what would begin or end a comment, such as the operators `|/` and `*`.
         return True
     words = bool(_WORDLIKE.match(left)), bool(_WORDLIKE.match(right))
     return all(words) or (dialect == "postgres" and any(words) and ("&" in (left, right)))
@@ -801,6 +806,9 @@ class _Walk:
         self._declared: set[int] = set()
         self._in_tables: set[int] = set()
         self._named: set[str] = set()
+        self._paths: set[tuple[str, ...]] = set()
+        """The tables that are read, as they are written in the text that runs."""
+        self._calls: set[str] = set()
         self._sources: dict[str, set[str | None]] = {}
         self._scopes: dict[int, CteScope | None] = {}
         self._invoked: list[Any] = []
@@ -955,6 +963,7 @@ class _Walk:
             )
         name, rewritten = _resolve(parts, self._dialect, self._granted, partial(_position, self._statement.sql, start))
         self.tables.add(name)
+        self._paths.add(rewritten or tuple(_fold(part, self._dialect) for part in parts))
         self._in_tables |= {i.meta["start"] for i in identifiers}
         if not node.alias:
             self._sources.setdefault(_fold(parts[-1], self._dialect), set()).add(name)
@@ -1151,6 +1160,7 @@ class _Walk:
                 qualifier = tokens[index - 2].text if before == "." and index > 1 else ""
                 self._call(token, raw, before, qualifier)
                 checked[token.start] = _ascii_lower(token.text)
+        self._calls |= set(checked.values())
         self._check_invoked(checked)
 
     def _check_invoked(self, checked: Mapping[int, str]) -> None:
@@ -1177,6 +1187,35 @@ class _Walk:
         if word in self._granted.shadowed:
             hint = f"This database has a user-defined function `{word}`, which might run instead of the built-in one."
             self._refuse_call(word, _position(self._statement.sql, token.start), hint=hint)
+
+    def compare_with_postgres(self) -> None:
+        """Refuse the query if Postgres reads other texts, tables or functions in it than those that were checked."""
+        text, start, mine, edited = [], 0, set[tuple[int, int]](), list[tuple[int, int]]()
+        for piece, is_token in self._statement.pieces(self.edits):
+            end = start + len(piece.encode())
+            if not is_token and not piece.isspace():
+                edited.append((start, end))
+            elif is_token and _TEXT.match(piece):
+                # `N` is a word of its own for Postgres.
+                mine.add((start + (piece[0] in "nN"), end))
+            text.append(piece)
+            start = end
+        read = read_postgres_query("".join(text))
+        known = self._calls | IMPLIED_FUNCTIONS
+        texts = {(s, e) for s, e in read.texts if not any(a <= s and e <= b for a, b in edited)}
+        if texts != mine:
+            other = "where a text or a name in quotes ends"
+        elif strange := [p for p in read.tables if p not in self._paths and not (len(p) == 1 and p[0] in read.ctes)]:
+            other = f"the table `{'.'.join(strange[0])}`"
+        elif called := read.functions - known:
+            other = f"the function `{min(called)}`"
+        else:
+            return
+        raise Refused(
+            f"The query is refused, because Postgres reads it differently from the guard: {other}.",
+            hint="Write the query in plainer SQL.",
+            reason="token",
+        )
 
     def _refuse_call(self, name: str, position: Mapping[str, int], noun: str = "function", hint: str = "") -> NoReturn:
         allowed = self._table_functions if noun == "table function" else self._functions

@@ -26,6 +26,7 @@ from etude.errors import (
 from etude.sources.base import CheckedQuery, Json, Mount, query_timeout_error
 from etude.sources.drivers.server_driver import ServerDriver, shorten_list
 from etude.sources.guard_sql import Granted, UserCode, guard_column_hint, is_granted_table
+from etude.sources.postgres_grammar import load_postgres_grammar
 from etude.sources.query_hints import type_error_hint
 from etude.sources.rows import (
     CHUNK_ROWS,
@@ -397,7 +398,8 @@ class PostgresDriver(ServerDriver["_Schema"]):
             with self._transaction(METADATA_S) as connection:
                 cursor = self._psycopg.RawCursor(connection)
                 explain = f"EXPLAIN (FORMAT JSON, VERBOSE) {checked.sql}"
-                plan = cursor.execute(explain, checked.params or None).fetchone()[0]
+                # A stream, because `execute` would also run a second statement.
+                ((plan,),) = cursor.stream(explain, checked.params or None)
                 top = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
                 scans = list(_scans(top))
                 names = {(s.get("Schema", ""), s["Relation Name"]) for s in scans}
@@ -537,6 +539,7 @@ def _package() -> Any:
         import psycopg
     except ImportError:
         raise Unavailable("Postgres needs the package `psycopg`.", hint="pip install 'etude[postgres]'") from None
+    load_postgres_grammar()  # now, and not when the first query is checked
     return psycopg
 
 

@@ -1,0 +1,107 @@
+"""What Postgres itself reads in a text: one query, its tables, functions and texts, by Postgres's own parser.
+
+The guard checks the tokens and the tree of another parser. Wherever the two read a text differently, something could
+run that was not checked. So the text that runs is parsed once more, by `libpg_query`, and both must find the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from etude.errors import InvalidQuery, Refused, Unavailable
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Nodes of a query that reads. All others are refused, such as other statements, INTO and locks. An empty place in a
+# list is a `Node`.
+_NODES = _words(
+    """Node ParseResult RawStmt SelectStmt ResTarget ColumnRef ParamRef String A_Star A_Const Integer Float Boolean
+    BitString RangeVar RangeSubselect RangeFunction RangeTableSample JoinExpr Alias ColumnDef WithClause CommonTableExpr
+    FuncCall TypeCast TypeName CollateClause A_Expr BoolExpr NullTest BooleanTest SubLink SortBy WindowDef CaseExpr
+    CaseWhen CoalesceExpr MinMaxExpr GroupingFunc GroupingSet SQLValueFunction A_ArrayExpr A_Indices A_Indirection
+    RowExpr List NamedArgExpr XmlExpr XmlSerialize JsonFormat JsonReturning JsonOutput JsonValueExpr JsonKeyValue
+    JsonObjectConstructor JsonArrayConstructor JsonArrayQueryConstructor JsonAggConstructor JsonObjectAgg JsonArrayAgg
+    JsonIsPredicate JsonBehavior JsonFuncExpr JsonParseExpr JsonScalarExpr JsonSerializeExpr JsonArgument"""
+)
+IMPLIED_FUNCTIONS = _words(
+    """extract substring overlay position btrim ltrim rtrim normalize is_normalized overlaps timezone like_escape
+    similar_to_escape xmlexists"""
+)
+"""Functions that the grammar itself calls for a clause, such as `timezone` for `AT TIME ZONE`."""
+_TEXTS = ("SCONST", "USCONST", "BCONST", "XCONST", "UIDENT")
+_COMMENTS = ("SQL_COMMENT", "C_COMMENT")
+
+
+@dataclass(frozen=True)
+class PostgresReading:
+    """A query as Postgres reads it. Names are folded; offsets are of the text in UTF-8."""
+
+    tables: frozenset[tuple[str, ...]]
+    """Each as (schema, name), or (name,) if the text has no schema."""
+    ctes: frozenset[str]
+    functions: frozenset[str]
+    texts: frozenset[tuple[int, int]]
+    """Where each text and each quoted name starts and ends."""
+
+
+def read_postgres_query(sql: str) -> PostgresReading:
+    """Parse the text as Postgres does; raise `Refused` if it is not one query that only reads, or `InvalidQuery`."""
+    postgast = load_postgres_grammar()
+    try:
+        tokens, tree = postgast.scan(sql).tokens, postgast.parse(sql)
+    except postgast.PgQueryError as error:
+        message = f"Postgres cannot read this query: {error}."
+        raise InvalidQuery(message, hint="Check the syntax near that place.") from None
+    if len(tree.stmts) != 1:
+        _refuse("The text is not one statement for Postgres.")
+    tables, ctes, functions = set[tuple[str, ...]](), set[str](), set[str]()
+    for _, node in postgast.walk(tree):
+        kind = type(node).__name__
+        if kind not in _NODES:
+            _refuse(f"Postgres reads `{kind}` in this query, which is not allowed.")
+        elif kind == "RangeVar":
+            tables.add(tuple(part for part in (node.catalogname, node.schemaname, node.relname) if part))
+        elif kind == "CommonTableExpr":
+            ctes.add(node.ctename)
+        elif kind == "FuncCall":
+            functions.add(_function([part.string.sval for part in node.funcname]))
+    return PostgresReading(frozenset(tables), frozenset(ctes), frozenset(functions), frozenset(_texts(sql, tokens)))
+
+
+def _texts(sql: str, tokens: Any) -> Iterator[tuple[int, int]]:
+    name_of, data = load_postgres_grammar().pg_query_pb2.Token.Name, sql.encode()
+    for token in tokens:
+        kind = name_of(token.token)
+        if kind in _COMMENTS:
+            _refuse("Postgres reads a comment in this query, which the guard does not.")
+        if kind in _TEXTS or data[token.start : token.start + 1] == b'"':
+            yield token.start, token.end
+
+
+def _function(path: list[str]) -> str:
+    """Return the name of a function that is called without a schema, or that the grammar itself calls."""
+    if len(path) == 1:
+        return path[0]
+    if len(path) == 2 and path[0] == "pg_catalog":
+        return path[1]
+    _refuse(f"Postgres calls the function `{'.'.join(path)}` in this query, which is not allowed.")
+
+
+def _refuse(message: str) -> NoReturn:
+    raise Refused(message, hint="Write the query in plainer SQL.", reason="token")
+
+
+def load_postgres_grammar() -> Any:
+    """Import Postgres's parser; raise `Unavailable` if it is not installed."""
+    try:
+        import postgast
+    except ImportError:
+        raise Unavailable(
+            "Postgres sources need the package `postgast`.", hint="Install it: pip install 'etude[postgres]'."
+        ) from None
+    return postgast
