@@ -57,7 +57,7 @@ def test_what_postgres_cannot_read_is_an_error_of_the_query(sql: str) -> None:
 @pytest.mark.parametrize("first", ["E'1 day'", "e'1'", "'1 day'", "U&'1 day'"])
 def test_a_text_that_goes_on_after_a_line_end_is_refused(first: str, gap: str) -> None:
     """Postgres joins the two, and in the second one `\\'` is still an escape."""
-    with pytest.raises(Refused):
+    with pytest.raises((Refused, InvalidQuery)):
         check(f"SELECT INTERVAL {first}{gap}'\\' , ' , (SELECT pw FROM secret) --'")
 
 
@@ -66,9 +66,8 @@ def test_an_operator_does_not_begin_a_comment(operator: str) -> None:
     """Postgres ends an operator before `/*`; another parser may read the operators `|/` and `*`."""
     hidden = "' */ (SELECT pw FROM secret)) FROM (SELECT 0 AS value) t --'"
     sql = f"SELECT json_object('a' : VALUE {operator}* , {hidden} : 1)"
-    with pytest.raises(Exception) as caught:
+    with pytest.raises((Refused, InvalidQuery)):
         check(sql)
-    assert caught.type.__module__ == "etude.errors"
 
 
 @pytest.mark.parametrize(
