@@ -150,3 +150,34 @@ def test_a_text_about_the_tables_is_not_a_table(tmp_path: Path) -> None:
     for name in ("Read me.txt", "sales.csv"):
         (folder / name).write_text("a,b\n1,2\n")
     assert discover_files(str(folder)).ignored == ("Read me.txt",)
+
+
+FAULTS = {
+    "a repeated header": ("id,n\n1,10\nid,n\n2,20\n", [(1, 10), (2, 20)], "the header again (line 3): skipped"),
+    "a rule of dashes": ("id|n\n---|---\n1|10\n2|20\n", [(1, 10), (2, 20)], "only dashes (line 2): skipped"),
+    "row names": (
+        "a,b\nx,1,2\ny,3,4\n",
+        [("x", 1, 2), ("y", 3, 4)],
+        "The header has 2 names and most rows have 3 fields",
+    ),
+    "rounded codes": ("n,ean\n1,4.00631E+12\n", [(1, 4006310000000.0)], "the last digits are lost ('4.00631E+12')"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_a_delimited_file_is_told(tmp_path: Path, name: str) -> None:
+    content, rows, expected = FAULTS[name]
+    loaded = read(tmp_path / "data.csv", content)
+    assert duckdb.sql(f"SELECT * FROM '{loaded.path}'").fetchall() == rows
+    assert expected in " ".join(loaded.report.summary())
+
+
+def test_a_header_repeated_below_the_sample_is_skipped(tmp_path: Path) -> None:
+    body = "".join(f"{i},{i}\n" for i in range(25_000))
+    loaded = read(tmp_path / "data.csv", f"id,n\n{body}id,n\n{body}")
+    assert duckdb.sql(f"SELECT count(*), sum(n) FROM '{loaded.path}'").fetchall() == [(50_000, 2 * sum(range(25_000)))]
+
+
+def test_a_value_equal_to_its_name_stays(tmp_path: Path) -> None:
+    assert read(tmp_path / "data.csv", "name\nAnn\nname\n").row_count == 2
+    assert read(tmp_path / "more.csv", "first,last\nAnn,Lee\nfirst,Ott\n").row_count == 2
