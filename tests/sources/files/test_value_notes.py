@@ -154,6 +154,11 @@ def test_a_text_about_the_tables_is_not_a_table(tmp_path: Path) -> None:
 
 FAULTS = {
     "a repeated header": ("id,n\n1,10\nid,n\n2,20\n", [(1, 10), (2, 20)], "the header again (line 3): skipped"),
+    "two rows of names": (
+        "Area,2023,,2024,\n,units,amount,units,amount\nN,1,1.5,2,2.5\nS,3,3.5,4,5.5\n",
+        [("N", 1, 1.5, 2, 2.5), ("S", 3, 3.5, 4, 5.5)],
+        "The header has two rows; they were joined to names such as `2023 amount`.",
+    ),
     "a rule of dashes": ("id|n\n---|---\n1|10\n2|20\n", [(1, 10), (2, 20)], "only dashes (line 2): skipped"),
     "row names": (
         "a,b\nx,1,2\ny,3,4\n",

@@ -26,6 +26,7 @@ from etude.sources.files.csv_dialect import (
     read_csv_records,
 )
 from etude.sources.files.file_content import decompress_content_for_duckdb
+from etude.sources.files.header_rows import describe_joined_header, has_spanning_header, join_header_rows
 from etude.sources.files.load_report import LoadReport, LoadRowFaults, Rename, TypeNote, merge_load_reports
 from etude.sources.files.parquet import describe_differing_parquet_columns, read_parquet, write_query_to_parquet
 from etude.sources.files.text_file import CHUNK, TextFileSurvey, open_text_file, survey_text_file
@@ -287,6 +288,8 @@ def _as_is(
         head = list(islice((r for r in read_csv_records(text, dialect) if not r.blank), 1000))
     if _has_title_row(head, dialect.width) or any(map(_is_rule, head[:RULE_ROWS])):
         return None
+    if _has_two_header_rows(head, dialect.width):
+        return None
     notes: tuple[str, ...] = ()
     if not sniffed.header and _is_year_header(head[0].fields):
         sniffed = _sniff(con, path, f"{line.lstrip(', ')}{', ' if line else ''}header=true", sample_rows)
@@ -335,6 +338,14 @@ def _repeats_header(con: Any, header: list[str], columns: tuple[CsvColumn, ...],
         f"{quote_identifier(c.name)} = {quote_literal(cell)}" for c, cell in zip(columns, header) if cell
     )
     return bool(con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))} WHERE {test}").fetchone()[0])
+
+
+def _has_two_header_rows(head: list[CsvRecord], width: int) -> bool:
+    rows = [[cell.strip() for cell in record.fields] for record in head]
+    if len(rows) < 3 or any(len(row) != width for row in rows[:2]):
+        return False
+    below = [row for row in rows[2:] if len(row) == width]
+    return has_spanning_header(rows[0], rows[1], below, lambda cell: bool(csv_value_kind(cell)))
 
 
 def _is_rule(record: CsvRecord) -> bool:
@@ -513,6 +524,8 @@ class Rewritten(NamedTuple):
     huge_fields: int
     named: int
     """How many names the header has; 0 if there is none."""
+    joined: tuple[str, ...]
+    """Names that were made of two rows."""
 
 
 def _rewrite(
@@ -533,6 +546,10 @@ def _rewrite(
 
     rest = filled()
     head = _without_titles(list(islice(rest, 1000)), width, faults)
+    joined: list[str] = []
+    if width > 1 and _has_two_header_rows(head, width):
+        joined = join_header_rows(head[0].fields, head[1].fields)
+        head = [replace(head[0], fields=joined), *head[2:]]
     header, names = _header(con, head, dialect, scratch)
     given: list[str] = []
     if header:
@@ -554,7 +571,7 @@ def _rewrite(
                     longest, sum(len(field.encode("utf-8", "replace")) + field.count('"') + 3 for field in row)
                 )
             writer.writerow(row)
-    return Rewritten(header, names, extra, longest, blank, huge, len(given))
+    return Rewritten(header, names, extra, longest, blank, huge, len(given), tuple(joined) if header else ())
 
 
 def _without_titles(head: list[CsvRecord], width: int, faults: LoadRowFaults) -> list[CsvRecord]:
@@ -680,6 +697,8 @@ def _decoding_notes(found: TextFileSurvey) -> tuple[str, ...]:
 
 
 def _header_notes(wrote: Rewritten, dialect: CsvDialect) -> tuple[str, ...]:
+    if wrote.joined:
+        return (describe_joined_header(max(wrote.joined, key=len).splitlines()),)
     if not 1 < wrote.named < dialect.width:
         return ()
     said = f"The header has {wrote.named} names and most rows have {dialect.width} fields: the names may belong to "

@@ -10,6 +10,7 @@ from typing import Any
 
 from etude.errors import Invalid, Unavailable
 from etude.sources.files.column_types import NULL_MARKERS
+from etude.sources.files.header_rows import describe_joined_header, has_spanning_header, join_header_rows
 from etude.sources.files.load_report import LoadReport, LoadRowFaults, Rename, TypeNote
 from etude.sources.files.table_names import clean_table_name, unique_table_names
 from etude.sources.files.workbook_facts import describe_sheet_facts, read_workbook_facts
@@ -83,7 +84,7 @@ def _table(rows: list[Row], first_line: int) -> tuple[Any, int, int, LoadReport]
     if header_rows == 1:
         header = [str(c).strip() for c in body[0][1]]
     elif header_rows:
-        header = _join_header_rows(body[0][1], body[1][1])
+        header = join_header_rows(*([_text(c) for c in row] for _, row in body[:2]))
     has_header = header_rows > 0
     cells = [row for _, row in body[header_rows:]]
     # A column with neither a name nor a value is only formatting.
@@ -96,8 +97,8 @@ def _table(rows: list[Row], first_line: int) -> tuple[Any, int, int, LoadReport]
         notes += [note] if note else []
     said = _describe_second_table(body[header_rows:], header, kept)
     if header_rows > 1:
-        joined = next(name for name, at in zip(names, kept) if body[0][1][at] == "" or body[1][1][at] != "")
-        said.insert(0, f"The header has two rows; they were joined to names such as `{joined}`.")
+        both = [name for name, at in zip(names, kept) if body[1][1][at] != ""]
+        said.insert(0, describe_joined_header(both))
     report = LoadReport(
         header="present" if has_header else "invented",
         renamed=renamed,
@@ -129,34 +130,16 @@ def _is_header(rows: list[tuple[int, Row]]) -> bool:
 
 
 def _has_two_header_rows(rows: list[tuple[int, Row]]) -> bool:
-    """Return whether the header is two rows: names that span columns, above a name for each of these columns.
-
-    The second row is text, and stands on a column of which no other cell is text.
-    """
     if len(rows) < 3:
         return False
     (first_line, top), (second_line, names) = rows[:2]
-    if second_line != first_line + 1 or not _is_header(rows[1:]):
+    if second_line != first_line + 1 or not all(isinstance(cell, str) or _is_year(cell) for cell in top):
         return False
-    if not all(isinstance(cell, str) or _is_year(cell) for cell in top) or top[-1] == names[-1] == "":
-        return False
-    spanned = [at for at in range(1, len(top)) if top[at] == "" and names[at] != "" and any(c != "" for c in top[:at])]
-    below = [[row[at] for _, row in rows[2:] if row[at] != ""] for at in spanned]
-    return any(cells and not any(isinstance(cell, str) for cell in cells) for cells in below)
+    return has_spanning_header(top, names, [row for _, row in rows[2:]], lambda cell: not isinstance(cell, str))
 
 
 def _is_year(cell: Any) -> bool:
     return isinstance(cell, int | float) and float(cell).is_integer() and FIRST_YEAR <= cell <= LAST_YEAR
-
-
-def _join_header_rows(top: Row, names: Row) -> list[str]:
-    """Return a name for each column: that of the upper row, which spans the empty cells after it, and its own."""
-    joined, above = [], ""
-    for upper, lower in zip(top, names):
-        if upper != "" or lower == "":
-            above = _text(upper).strip()
-        joined.append(f"{above} {lower}".strip())
-    return joined
 
 
 def _describe_second_table(rows: list[tuple[int, Row]], header: list[str], kept: list[int]) -> list[str]:
