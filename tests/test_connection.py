@@ -213,7 +213,22 @@ def test_registered_tables_join_a_database_that_is_not_duckdb(tmp_path: Path) ->
 
 def test_a_question_can_be_asked_on_a_connection(db: etude.Connection) -> None:
     assert db.ask("SQL: SELECT count(*) AS n FROM customers").text == "n: 3"
-    assert db.ask("how many customers are there?", model="offline").choices == ("archive.customers", "customers")
+    asked = db.ask("how many customers are there?", model="offline")
+    assert asked.choices == ("archive.customers", "customers")
+    assert asked.text.startswith(asked.question) and "\n- archive.customers\n- customers\n" in asked.text
+    assert f"etude.reply('{asked.run_id}', ...)" in asked.text
+
+
+def test_a_variable_in_a_query_says_how_to_register_it(db: etude.Connection) -> None:
+    prices = [{"a": 1}]
+    with pytest.raises(UnknownTable) as caught:
+        db.sql("SELECT * FROM prices")
+    assert caught.value.hint == "`prices` is a variable: let queries read it with `db.register('prices', prices)`."
+    db.register("prices", prices)
+    assert db.sql("SELECT a FROM prices").rows() == [(1,)]
+    with pytest.raises(UnknownTable) as caught:
+        db.sql("SELECT * FROM caught")
+    assert "register" not in caught.value.hint
 
 
 def test_registered_tables_stay_while_other_connections_come_and_go(db: etude.Connection, orders: Path) -> None:

@@ -70,7 +70,8 @@ def test_its_dirt_is_found_and_said(shop: Path, tmp_path: Path) -> None:
     said = {f.table: load(f, tmp_path)[0].report.summary() for f in discover(str(shop))}
     assert said == {
         "customers": [
-            "Column `joined` is text: mixed: 2 of 601 values are not dates ('2025-02-30', '2024-06-31'), kept as text."
+            "Column `joined` is text: mixed: 2 of 601 values are not dates ('2025-02-30', '2024-06-31'), kept as text.",
+            "Column `city` is text: 26 of 601 values have spaces around ('München ', 'Lyon ', 'Austin ', ...), kept.",
         ],
         "order_lines": [],
         "orders": [

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from etude.app import App, require_app_source
 from etude.db import Database, check_saved_file_name
 from etude.entities import Catalog, Limits
-from etude.errors import Conflict, Invalid, NotFound, Unavailable
+from etude.errors import Conflict, Invalid, NotFound, Unavailable, UnknownTable
 from etude.limits import change_limits
 from etude.result import Result
 from etude.sources.registered_tables import add_registered_tables
@@ -58,7 +61,7 @@ def ask(source: str | os.PathLike[str] | None, question: str, /, *, app: App | N
     chosen = require_app_source(os.fspath(source) if source is not None else None, os.environ)
     opened = app or App()
     try:
-        return opened.ask(chosen, question, **options).require()
+        return _with_question(opened.ask(chosen, question, **options))
     finally:
         if app is None:
             opened.close()
@@ -69,10 +72,27 @@ def reply(run_id: str, text: str, /, *, app: App | None = None) -> Answer:
     opened = app or App()
     try:
         opened.runs.answer(run_id, text)
-        return opened.runs.answer_of(opened.runs.work(run_id)).require()
+        return _with_question(opened.runs.answer_of(opened.runs.work(run_id)))
     finally:
         if app is None:
             opened.close()
+
+
+def _with_question(answer: Answer) -> Answer:
+    """Return the answer, or raise its error; a question that the run asks back is its text."""
+    answer.require()
+    if not answer.question or answer.text:
+        return answer
+    choices = "".join(f"\n- {choice}" for choice in answer.choices)
+    return replace(answer, text=f"{answer.question}{choices}\nReply with `etude.reply({answer.run_id!r}, ...)`.")
+
+
+def _unregistered(message: str, frame: FrameType) -> str:
+    """Return the name of the unknown table if the caller has a variable of that name that could be a table."""
+    name = message.partition("`")[2].partition("`")[0]
+    value = frame.f_locals.get(name, frame.f_globals.get(name))
+    is_table = isinstance(value, list | dict) or any(hasattr(value, a) for a in ("columns", "__arrow_c_stream__"))
+    return name if is_table else ""
 
 
 def replay(run: str, /, *, source: str | os.PathLike[str] | None = None, app: App | None = None) -> Proof:
@@ -161,18 +181,23 @@ class Connection(Database):
         """
         if limit:
             limits = change_limits(limits or self._app.settings.limits, limit)
-        return self._app.sql(self._source, query, params, others=self._others, record=record, limits=limits)
+        try:
+            return self._app.sql(self._source, query, params, others=self._others, record=record, limits=limits)
+        except UnknownTable as error:
+            if name := _unregistered(error.message, sys._getframe(1)):
+                error.hint = f"`{name}` is a variable: let queries read it with `db.register({name!r}, {name})`."
+            raise
 
     def ask(self, question: str, **options: Any) -> Answer:
         """Answer a question about the source; see `App.ask` for the options. Raises the error that ended the run."""
         if self._source is self._frames or not self._frames.names:
-            return self._app.ask(self._source, question, **options).require()
+            return _with_question(self._app.ask(self._source, question, **options))
         if not self._source.native:
             raise Unavailable(
                 f"Questions on a source of kind `{self._source.kind}` cannot read registered tables.",
                 hint="Ask `etude.connect({...}).ask(...)` about those alone, or join them with `db.sql`.",
             )
-        return self._app.runs.ask(self._source, question, beside=self._frames, **options).require()
+        return _with_question(self._app.runs.ask(self._source, question, beside=self._frames, **options))
 
     def plan(self, plan: QueryPlan | dict[str, Any] | str, *, record: bool | None = None) -> Result:
         """Run a QueryPlan."""

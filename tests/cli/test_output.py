@@ -91,6 +91,17 @@ def test_csv_and_markdown_hold_json_instead_of_python(capsys: pytest.CaptureFixt
     assert "1 month 2 days" in capsys.readouterr().out
 
 
+def test_html_is_a_page_whose_values_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    query = 'SELECT 1 AS n, \'<b>&"\' AS "a<b", NULL AS no'
+    assert run_command(["sql", "shop.duckdb", query, "--format", "html"]) == 0
+    page = capsys.readouterr().out
+    assert '<tr><th class="n">n</th><th>a&lt;b</th>' in page
+    assert '<tr><td class="n">1</td><td>&lt;b&gt;&amp;&quot;</td>' in page
+    assert page.startswith("<!doctype html>") and page.endswith("</html>\n")
+    assert run_command(["sql", "shop.duckdb", query, "--output", "page.html"]) == 0
+    assert Path("page.html").read_text() == page
+
+
 def test_an_excel_file_keeps_values_and_types() -> None:
     query = """SELECT 1.5 AS x, 9007199254740993 AS big, DATE '2024-02-29' AS d, TIMESTAMP '2024-02-29 12:30:00' AS at,
         '=1+1' AS formula, NULL AS no, true AS yes, [1, 2] AS list"""

@@ -16,7 +16,7 @@ from tests.search.conftest import write_agency
 
 from etude.app import App
 from etude.entities import SourceSpec
-from etude.errors import EtudeError, Invalid, InvalidQuery, LimitExceeded, NotFound, Refused
+from etude.errors import EtudeError, Invalid, InvalidQuery, LimitExceeded, NotFound, Refused, UnknownTable
 
 FORKLIFT = "drives a forklift"
 
@@ -138,6 +138,16 @@ def test_the_guard_holds_for_a_condition(app: App, agency: str) -> None:
 def test_an_unknown_column_is_explained(app: App, agency: str) -> None:
     with pytest.raises(InvalidQuery, match="stat"):
         app.match(agency, "workers", FORKLIFT, "stat = 'IL'")
+
+
+def test_a_similar_name_is_suggested(app: App, agency: str) -> None:
+    table = app.catalog(agency).tables[0]
+    with pytest.raises(UnknownTable) as unknown:
+        app.match(agency, table.name[:-1].upper(), "x")
+    assert unknown.value.hint == f"Did you mean `{table.name}`?"
+    with pytest.raises(Invalid) as wrong:
+        app.match(agency, table.name, "x", columns=[f"{table.columns[0].name}x"])
+    assert wrong.value.hint == f"Did you mean `{table.columns[0].name}`?"
 
 
 def test_too_many_rows_are_refused(tmp_path: Path, agency: str) -> None:

@@ -139,6 +139,9 @@ def test_an_unknown_table_names_the_nearest(guard: DuckdbGuard) -> None:
     with pytest.raises(UnknownTable) as caught:
         guard.check("SELECT * FROM ordrs")
     assert caught.value.hint == "Did you mean `orders`?"
+    with pytest.raises(UnknownTable) as caught:
+        guard.check("SELECT * FROM Orders_2020")
+    assert caught.value.hint == "Did you mean `archive.orders_2020`?"
 
 
 def test_an_unknown_function_names_the_nearest(guard: DuckdbGuard) -> None:

@@ -74,6 +74,7 @@ def test_sqlite_names_what_it_has_instead(app: App, sql: str, told: str):
         ("SELECT * FROM trips WHERE start_dt > day", "Cast the VARCHAR side: CAST(x AS DATE)."),
         ("SELECT CAST(start_dt AS INTEGER) FROM trips", "TRY_CAST(x AS type)"),
         ("SELECT fares FROM trips", "Did you mean `fare`?"),
+        ("SELECT fare // 0 FROM trips", "Divide by `nullif(x, 0)`"),
     ],
 )
 def test_duckdb_names_types_without_its_overloads(app: App, sql: str, told: str):
@@ -92,6 +93,8 @@ def test_postgres_names_types_too():
     assert told == ("`>` does not take (text, date).", "Cast the text side: CAST(x AS date).")
     told = type_error_hint("function strftime(unknown, date) does not exist", "SELECT strftime('%Y', d)", "postgres")
     assert told == ("Postgres has no function `strftime`.", "Use to_char(x, 'YYYY-MM').")
+    told = type_error_hint("division by zero", "SELECT a / b", "postgres")
+    assert told == ("Division by zero.", "Divide by `nullif(x, 0)`: the result is null if x is 0.")
 
 
 @pytest.mark.parametrize("dialect", _BY_NAME)

@@ -22,8 +22,8 @@ from etude.errors import Invalid
 if TYPE_CHECKING:
     from etude.result import Result
 
-FORMATS = ("table", "json", "ndjson", "csv", "tsv", "markdown", "xlsx", "parquet", "arrow")
-ENDINGS = {"feather": "arrow", "ipc": "arrow", "txt": "table", "md": "markdown", "jsonl": "ndjson"}
+FORMATS = ("table", "json", "ndjson", "csv", "tsv", "markdown", "html", "xlsx", "parquet", "arrow")
+ENDINGS = {"feather": "arrow", "ipc": "arrow", "txt": "table", "md": "markdown", "htm": "html", "jsonl": "ndjson"}
 SHOWN_ROWS = 40
 FILE_ROWS = 100_000
 """The most rows of a table that is written to a file: its width depends on all of them."""
@@ -156,12 +156,50 @@ def _write_markdown(result: Result, out: IO[str]) -> None:
         out.write("".join(map(line, columns_to_text_lines(batch, kinds))))
 
 
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+body {{ font: 14px/1.4 system-ui, sans-serif; margin: 1.5em; }}
+table {{ border-collapse: collapse; }}
+th, td {{ border-bottom: 1px solid #ccc; padding: 0.25em 0.75em; text-align: left; white-space: pre-wrap; }}
+.n {{ text-align: right; font-variant-numeric: tabular-nums; }}
+</style>
+</head>
+<body>
+<table>
+<thead>
+"""
+
+
+def _write_html(result: Result, out: IO[str]) -> None:
+    """Write a page of one table; values are text, never markup."""
+    from html import escape
+
+    from etude.column_text import columns_to_text_lines
+
+    marks = [' class="n"' if is_number_type(c.type) else "" for c in result.columns]
+
+    def line(cells: Iterable[str], tag: str) -> str:
+        return f"<tr>{''.join(f'<{tag}{m}>{escape(c)}</{tag}>' for c, m in zip(cells, marks))}</tr>\n"
+
+    out.write(_PAGE.format(title=escape(", ".join(c.name for c in result.columns)[:80])))
+    out.write(line((c.name for c in result.columns), "th") + "</thead>\n<tbody>\n")
+    kinds = [c.type for c in result.columns]
+    for batch in result.pieces():
+        out.write("".join(line(cells, "td") for cells in columns_to_text_lines(batch, kinds)))
+    out.write("</tbody>\n</table>\n</body>\n</html>\n")
+
+
 _WRITERS = {
     "json": _write_json,
     "ndjson": _write_ndjson,
     "csv": _write_csv,
     "tsv": _write_tsv,
     "markdown": _write_markdown,
+    "html": _write_html,
 }
 
 

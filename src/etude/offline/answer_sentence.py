@@ -69,8 +69,11 @@ def write_row_answer_sentence(
         return f"{row_count:,} {noun.replace('_', ' ')}. First: {_list(columns, rows, row_count)}."
     order = _order(columns[1], reading)
     if not order and " first" not in reading and len(rows) == row_count:
-        # Without an order of its own, a result is in any order; the largest groups say most.
-        order, rows = ", highest first", sorted(rows, key=lambda row: (row[1] is None, -(row[1] or 0)))
+        # Without an order of its own, a result is in any order; the largest groups say most. The table keeps its order.
+        order, rows = (
+            ", the highest" if row_count > SHOWN - 2 else "",
+            sorted(rows, key=lambda row: (row[1] is None, -(row[1] or 0))),
+        )
     return f"{_title(columns[1])} by {column_title(columns[0])}{order}: {_list(columns, rows, row_count)}."
 
 

@@ -420,7 +420,7 @@ def _deadline(left_s: float, wall_s: float, control: RunControl) -> Iterator[Non
             raise
         raise _BudgetSpent(
             f"The run took longer than {wall_s:g} s.",
-            hint="Ask for less at a time, or raise `budget.wall_s`.",
+            hint="Ask for less at a time, or allow more: `ETUDE_BUDGET__WALL_S=1200`, or the setting `budget.wall_s`.",
             limit="wall_s",
             value=wall_s,
         ) from None

@@ -6,6 +6,7 @@ rows as they are now; an index only saves the time to embed them.
 
 from __future__ import annotations
 
+import difflib
 import heapq
 import json
 import time
@@ -40,7 +41,18 @@ FACETS = 8
 FACET_VALUES = 50
 CHUNK = 1_024
 LIKE = 20_000
+SHOWN_NAMES = 12
 Filter = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+def _nearest(name: str, known: Sequence[str], noun: str) -> str:
+    """Return a hint with the most similar name, or with the first ones; a table may be named without its schema."""
+    by_name = {known_name.rpartition(".")[2].lower(): known_name for known_name in reversed(known)}
+    by_name |= {known_name.lower(): known_name for known_name in known}
+    near = difflib.get_close_matches(name[:200].lower(), by_name, n=1)
+    if near:
+        return f"Did you mean `{by_name[near[0]]}`?"
+    return f"{noun}: {', '.join(f'`{n}`' for n in known[:SHOWN_NAMES])}{', ...' if len(known) > SHOWN_NAMES else ''}."
 
 
 class Matcher:
@@ -53,8 +65,8 @@ class Matcher:
         self._catalog = app.catalog(source)
         found = self._catalog.table(table)
         if found is None:
-            listed = ", ".join(f"`{t.name}`" for t in self._catalog.tables[:8])
-            raise UnknownTable(f"`{source.name}` has no table `{table[:200]}`.", hint=f"Tables: {listed}.")
+            hint = _nearest(table, [t.name for t in self._catalog.tables], "Tables")
+            raise UnknownTable(f"`{source.name}` has no table `{table[:200]}`.", hint=hint)
         self._table: Table = found
         self._open = indexes.open_latest(source)
         texts, self._masked, self._key = self._facts()
@@ -79,8 +91,7 @@ class Matcher:
     def _column(self, name: str, use: str) -> str:
         found = next((c.name for c in self._table.columns if c.name.lower() == name.lower()), None)
         if found is None:
-            listed = ", ".join(f"`{c.name}`" for c in self._table.columns[:12])
-            raise Invalid(f"`{self._table.name}` has no column `{name[:200]}`.", hint=f"Columns: {listed}.")
+            raise self._no_column(name)
         if found in self._masked:
             raise Invalid(
                 f"`{found}` is masked as personal data ({self._masked[found]}), so it cannot be {use}.",
@@ -197,10 +208,14 @@ class Matcher:
         values = dict(zip(columns, rows[0]))
         return row_document_text(values, self._columns), {name: values[name] for name in names}
 
+    def _no_column(self, name: str) -> Invalid:
+        hint = _nearest(name, [c.name for c in self._table.columns], "Columns")
+        return Invalid(f"`{self._table.name}` has no column `{name[:200]}`.", hint=hint)
+
     def _any_column(self, name: str) -> str:
         found = next((c.name for c in self._table.columns if c.name.lower() == name.lower()), None)
         if found is None:
-            raise Invalid(f"`{self._table.name}` has no column `{name[:200]}`.", hint="Look at its schema.")
+            raise self._no_column(name)
         return found
 
     # Ranking.

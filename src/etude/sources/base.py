@@ -63,7 +63,7 @@ class LoadWait:
         if not self.left_s:
             raise LimitExceeded(
                 f"Reading `{os.path.basename(path)}` for this query exceeded its time limit of {self.timeout_s:g} s.",
-                hint="Raise `limits.timeout_s`, or read it once without a limit: `etude sources show`.",
+                hint=f"Read it once without a limit, `etude sources show {path}`, or {MORE_TIME}",
                 limit="timeout_s",
                 value=self.timeout_s,
             )

@@ -78,11 +78,14 @@ class DuckdbGrantedNames:
     def nearest(self, path: list[str]) -> str:
         """Return a hint that names the most similar table, or the first few tables if none is similar."""
         shown = sorted(self._shown.values())
-        near = difflib.get_close_matches(".".join(path).lower(), shown, n=1) or difflib.get_close_matches(
-            path[-1].lower(), shown, n=1
+        # A table may be named without its schema.
+        by_name = {name.rpartition(".")[2].lower(): name for name in reversed(shown)}
+        by_name |= {name.lower(): name for name in shown}
+        near = difflib.get_close_matches(".".join(path).lower(), by_name, n=1) or difflib.get_close_matches(
+            path[-1].lower(), by_name, n=1
         )
         if near:
-            return f"Did you mean `{near[0]}`?"
+            return f"Did you mean `{by_name[near[0]]}`?"
         listed = ", ".join(f"`{s}`" for s in shown[:8])
         return f"Tables: {listed}{', ...' if len(shown) > 8 else ''}." if shown else "The source has no tables."
 

@@ -136,6 +136,7 @@ _COMPARED = re.compile(
 _CONVERSION = re.compile(
     r"Could not convert string|Conversion Error|invalid input syntax for type|date/time field value out of range"
 )
+_ZERO = re.compile(r"(?i)division by zero(?: in expression \((.{1,200})\)\.)?")
 _TEXT = frozenset({"VARCHAR", "TEXT", "CHARACTER VARYING", "UNKNOWN"})
 _FOR_DATES = frozenset(
     {
@@ -162,6 +163,10 @@ _FOR_TEXT = frozenset(
 def type_error_hint(message: str, sql: str, dialect: str) -> tuple[str, str] | None:
     """Return the message and the hint for an engine's error about types, without its list of overloads; else None."""
     message = message[:4000]  # it may quote a long value, and the patterns take quadratic time
+    zero = _ZERO.search(message)
+    if zero is not None:
+        where = f" in `{zero[1]}`" if zero[1] else ""
+        return f"Division by zero{where}.", "Divide by `nullif(x, 0)`: the result is null if x is 0."
     call = _CALL.search(message)
     if call is not None:
         name = (call["name"] or call["name2"]).strip().strip('"')

@@ -151,7 +151,7 @@ class Source:
                     found.tables, folder, self._pool, self.tenant, on_progress, wait
                 )
                 if found.ignored:
-                    notes.append(f"Ignored, because their kind is not supported: {', '.join(found.ignored[:20])}.")
+                    notes.append(f"Ignored, because they are not tables: {', '.join(found.ignored[:20])}.")
                 if found.links:
                     names = ", ".join(f"`{name}`" for name in found.links[:20])
                     notes.append(f"Not read, because they link to files outside the folder: {names}.")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from etude.entities import Table
-from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError
+from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, SourceLocked
 from etude.sources import rows as shaping
 from etude.sources.base import CheckedQuery, Mount, tables_fingerprint
 from etude.sources.drivers.sqlite import SqliteDriver
@@ -273,3 +273,18 @@ def test_show_and_describe_name_granted_tables_only(sqlite_shop: Any) -> None:
     assert described[0] == {"column_name": "id", "column_type": "INT", "null": "NO", "key": "PRI"}
     with pytest.raises(Refused):
         sqlite_shop.driver.check("DESCRIBE secret")
+
+
+def test_a_lock_of_another_program_is_told(tmp_path: Path) -> None:
+    path = make(tmp_path / "t.db", "CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+    with sqlite3.connect(path, isolation_level=None) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SourceLocked, match="is locked: another program is writing to it") as caught:
+            open_driver(path)
+        writer.execute("ROLLBACK")
+        driver = open_driver(path)
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SourceLocked, match="is locked"):
+            read(driver, "SELECT * FROM t")
+    writer.close()
+    assert "Try again when that program has finished" in caught.value.hint

@@ -110,7 +110,7 @@ def test_values_that_change_are_noted(tmp_path: Path, values: list[str], first: 
         (["60%", "0.5"], "only some numbers have a percent sign"),
         (["12E5", "7E2", "45"], "'12E5', '7E2' may be codes or powers of ten"),
         (["12E5", "NA"], "'12E5' may be codes or powers of ten"),
-        (["2024-01-02"] * 9 + ["unknown"], "1 of 10 values is not a date ('unknown')"),
+        (["2024-01-02"] * 9 + ["soon"], "1 of 10 values is not a date ('soon')"),
         (["2-", "1", "3-"], ""),
         (["00123", "04567"], ""),
         (["+4915112345", "+4915112346"], ""),

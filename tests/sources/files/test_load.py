@@ -107,7 +107,7 @@ def test_clean_json_is_what_duckdb_reads(load_text: Loader, tmp_path: Path, name
     assert [t for t in types(loaded).values() if t != "VARCHAR"] == [
         str(t) for t in own.types if str(t) not in ("VARCHAR", '"NULL"')
     ]
-    assert loaded.report.summary() == []
+    assert bool(loaded.report.summary()) == (name == "differing records")
 
 
 def test_numbers_beyond_64_bits_keep_each_digit(load_text: Loader) -> None:
@@ -140,6 +140,8 @@ def test_null_markers_are_null_only_where_the_rest_is_typed(load_text: Loader) -
     assert loaded.report.summary() == [
         "Column `n` is DOUBLE: 1 of 3 values was a null marker ('NA').",
         "Column `d` is DATE: 2 of 4 values were null markers ('-', 'NULL').",
+        "Column `t` is text: 2 of 3 values stand for a missing one ('NA', '-'), kept as text.",
+        "Column `zip` is text: 1 of 3 values stands for a missing one ('NA'), kept as text.",
     ]
 
 

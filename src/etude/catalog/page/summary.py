@@ -44,7 +44,7 @@ def render_summary(profile: SourceProfile, changes: Sequence[Change], history: S
     facts = [
         format_page_time(profile.made_at),
         since,
-        f"{len(changes)} changes" if last is not None else "the first run",
+        f"{len(changes)} change{'' if len(changes) == 1 else 's'}" if last is not None else "the first run",
     ]
     first = (
         Markup("")

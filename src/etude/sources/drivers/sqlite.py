@@ -153,12 +153,20 @@ class SqliteDriver(Driver):
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
+            if _kind_of(error) is SourceLocked:
+                raise self._locked() from None
             raise _kind_of(error)(
                 f"The SQLite file `{self._path}` cannot be read: {error}.",
                 hint="Check that the file is complete, and that no program was stopped while writing it.",
             ) from None
         connection.set_progress_handler(self._must_stop, STEPS)
         return connection
+
+    def _locked(self) -> SourceLocked:
+        return SourceLocked(
+            f"The SQLite file `{self._path}` is locked: another program is writing to it.",
+            hint="Try again when that program has finished or is closed, or copy the file and read the copy.",
+        )
 
     def _must_stop(self) -> bool:
         return self._stopped or time.monotonic() > self._deadline
@@ -338,7 +346,9 @@ class SqliteDriver(Driver):
         if name == "SQLITE_ERROR" and checked is not None:
             columns = [c for t in checked.tables for c, *_ in schema.columns.get(t, [])] if schema else []
             return InvalidQuery(f"SQLite reported an error: {text}.", hint=guard_column_hint(text, columns))
-        hint = "Check that the file is complete, and that no other process has locked it."
+        if _kind_of(error) is SourceLocked:
+            return self._locked()
+        hint = "Check that the file is complete, and that no program was stopped while writing it."
         return _kind_of(error)(f"SQLite failed: {text}.", hint=hint, fatal=name.startswith(_BROKEN) or None)
 
     def cancel(self) -> None:

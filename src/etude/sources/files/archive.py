@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from etude.errors import Invalid, LimitExceeded
-from etude.sources.files.discover import discover_format_by_name, discovered_file_stem
+from etude.sources.files.discover import discover_format_by_name, discovered_file_stem, is_note_beside_tables
 from etude.sources.files.document import is_document
 from etude.sources.files.file_content import content_compression, open_decompressed_content
 from etude.sources.files.table_names import clean_table_name
@@ -48,7 +48,7 @@ def unzip_archive(path: str, folder: Path, documents: bool = False) -> tuple[lis
                 unpacked.append((member.filename, target))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise Invalid(f"`{path}` is not a readable zip archive: {error}.", hint="Download or pack it again.") from error
-    notes = [f"Left out of the archive, because their kind is not supported: {', '.join(others[:20])}."]
+    notes = [f"Left out of the archive, because they are not tables: {', '.join(others[:20])}."]
     return unpacked, notes if others else []
 
 
@@ -121,7 +121,9 @@ def refuse_archive_growth(path: str) -> LimitExceeded:
 
 
 def _is_wanted(name: str, documents: bool) -> bool:
-    return discover_format_by_name(name) not in ("", "zip") or (documents and is_document(name))
+    if documents and is_document(name):
+        return True
+    return discover_format_by_name(name) not in ("", "zip") and not is_note_beside_tables(name)
 
 
 def _is_hidden(name: str) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ from etude.sources.files.load_report import TypeNote
 from etude.sources.files.parquet import read_parquet, write_query_to_parquet
 from etude.sources.quoting import quote_identifier, quote_literal
 
-NULL_MARKERS = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?", ".")
+_MARKS = "na n/a #n/a nan null none nil - -- --- ? . .. ... n.a. n.a <na> (null) (blank) unknown missing"
+_MARKS += " undefined tbd tba n/k n.d. n/d k.a. s/d \u2013 \u2014 0000-00-00 #div/0! #value! #ref! #name? #num! #null!"
+NULL_MARKERS = (*_MARKS.split(), "not available", "not applicable", "0000-00-00 00:00:00")
 SAMPLE_ROWS = 20_000
 COLUMNS_AT_ONCE = 50
 MIXED_SHARE = 0.8
@@ -114,6 +117,11 @@ LIKELY = rf"^[(]?[+-]? ?({CURRENCY})?[ +-]*[.,]?\d|^[A-Za-z]{{3,9}} \d{{1,2}}, ?
 CURRENCIES = f"count(DISTINCT nullif(regexp_extract({{t}}, '{CURRENCY}'), ''))"
 
 
+_DATES_ADVICE = re.compile(r"\(the option `dates=[^)]*of the source [^)]*\)")
+_DECIMAL_ADVICE = re.compile(r"\(the option `decimal` of the source [^)]*\)")
+_KEEP_ADVICE = re.compile(r"; the option `dates=text` of the source keeps them as text")
+
+
 @dataclass(frozen=True)
 class ReadingOptions:
     """How a user wants ambiguous values to be read: the options `dates` and `decimal` of a source."""
@@ -122,6 +130,16 @@ class ReadingOptions:
     """`dmy`, `mdy`, or `text` to keep such dates as text; empty for the default, which is `dmy`."""
     decimal: str = ""
     """`.` or `,`; empty if the values must decide."""
+    uploaded: bool = False
+    """True if the file was uploaded: its notes name no options, because an upload takes none."""
+
+    def advise(self, note: TypeNote) -> TypeNote:
+        """Return the note with advice that its reader can follow."""
+        if not self.uploaded:
+            return note
+        said = _DATES_ADVICE.sub("(write dates such as 2024-12-31 in the file to be sure)", note.note)
+        said = _DECIMAL_ADVICE.sub("(write numbers such as 1234.5 in the file to be sure)", said)
+        return replace(note, note=_KEEP_ADVICE.sub("", said))
 
 
 def parse_reading_options(options: Mapping[str, str]) -> ReadingOptions:
@@ -134,7 +152,7 @@ def parse_reading_options(options: Mapping[str, str]) -> ReadingOptions:
         )
     if decimal and decimal not in DECIMALS:
         raise Invalid(f"The option `decimal` cannot be `{decimal}`.", hint="Use `.` or `,`.")
-    return ReadingOptions(dates, decimal)
+    return ReadingOptions(dates, decimal, options.get("documents") == "true")
 
 
 class ColumnTypeCounts:
@@ -209,7 +227,7 @@ def refine_column_types(
         if cast:
             casts[column] = cast
         if note:
-            notes.append(note)
+            notes.append(wanted.advise(note))
     if casts:
         chosen = ", ".join(
             f"{casts[c[0]]} AS {quote_identifier(c[0])}" if c[0] in casts else quote_identifier(c[0]) for c in columns

@@ -26,6 +26,7 @@ from etude.sources.files.csv_dialect import (
     read_csv_records,
 )
 from etude.sources.files.file_content import decompress_content_for_duckdb
+from etude.sources.files.header_rows import describe_joined_header, has_spanning_header, join_header_rows
 from etude.sources.files.load_report import LoadReport, LoadRowFaults, Rename, TypeNote, merge_load_reports
 from etude.sources.files.parquet import describe_differing_parquet_columns, read_parquet, write_query_to_parquet
 from etude.sources.files.text_file import CHUNK, TextFileSurvey, open_text_file, survey_text_file
@@ -36,6 +37,9 @@ SNIFFED_ROWS = 20_480
 HUGE_FIELD = CHUNK
 COMMENT_LINES = 1000
 SEPARATOR_LINE = re.compile('"?sep=."?')
+RULE_ROWS = 5
+RULE = 3
+"""A line of so many dashes, among the first rows, is a rule below the header."""
 EXTRA = "_extra"
 # The name of the column for extra fields if no row has any: it is written, and not read.
 UNNAMED = "\x01unnamed"
@@ -50,6 +54,11 @@ READ_AS = (
     ("BIGINT", re.compile(r"[+-]?0[xXbB].+"), "its values were read as hexadecimal or binary numbers"),
     ("DOUBLE", re.compile(r"[+-]?(?=(?:\.?\d){18})\d*\.?\d*"), "it keeps 15 to 17 digits of its values"),
     ("DOUBLE", re.compile(r"\d+[eE]\d+"), "its values were read as powers of ten"),
+    (
+        "DOUBLE",
+        re.compile(r"[1-9]\.\d{1,6}E\+(1[1-9]|[2-9]\d)"),
+        "its long numbers are rounded in the file, as Excel does with codes: the last digits are lost",
+    ),
     (
         "TIMESTAMP WITH TIME ZONE",
         re.compile(r"\S+[ T]\d\d:\d\d(:\d\d(\.\d+)?)?"),
@@ -277,7 +286,9 @@ def _as_is(
         return None
     with open_text_file(path, found) as text:
         head = list(islice((r for r in read_csv_records(text, dialect) if not r.blank), 1000))
-    if _has_title_row(head, dialect.width):
+    if _has_title_row(head, dialect.width) or any(map(_is_rule, head[:RULE_ROWS])):
+        return None
+    if _has_two_header_rows(head, dialect.width):
         return None
     notes: tuple[str, ...] = ()
     if not sniffed.header and _is_year_header(head[0].fields):
@@ -300,6 +311,8 @@ def _as_is(
         columns = tuple(CsvColumn(c.name, "VARCHAR" if c.name in grouped else c.type) for c in sniffed.columns)
         sniffed = sniffed._replace(columns=columns)
     write_query_to_parquet(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
+    if sniffed.header and _repeats_header(con, head[0].fields, sniffed.columns, staged):
+        return None
     if sample_rows > 0 and _has_late_values(con, sniffed.columns, staged, sample_rows):
         return None
     report = LoadReport(
@@ -315,6 +328,30 @@ def _as_is(
         notes=notes,
     )
     return CsvPart(source, path, options, sniffed.columns, _constants(source), str(staged), report)
+
+
+def _repeats_header(con: Any, header: list[str], columns: tuple[CsvColumn, ...], staged: Path) -> bool:
+    """Return whether the header is among the rows again, as in files that were put together."""
+    if len(columns) < 2 or any(c.type != "VARCHAR" for c in columns) or len(header) != len(columns):
+        return False
+    test = " AND ".join(
+        f"{quote_identifier(c.name)} = {quote_literal(cell)}" for c, cell in zip(columns, header) if cell
+    )
+    return bool(con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))} WHERE {test}").fetchone()[0])
+
+
+def _has_two_header_rows(head: list[CsvRecord], width: int) -> bool:
+    rows = [[cell.strip() for cell in record.fields] for record in head]
+    if len(rows) < 3 or any(len(row) != width for row in rows[:2]):
+        return False
+    below = [row for row in rows[2:] if len(row) == width]
+    return has_spanning_header(rows[0], rows[1], below, lambda cell: bool(csv_value_kind(cell)))
+
+
+def _is_rule(record: CsvRecord) -> bool:
+    """Return whether a record is the line below the header of a table that was printed: only dashes and the like."""
+    text = "".join(record.fields).strip()
+    return text.count("-") + text.count("=") >= RULE and not text.strip("-+|:= ")
 
 
 def _has_late_values(con: Any, columns: tuple[CsvColumn, ...], staged: Path, sample_rows: int) -> bool:
@@ -462,7 +499,7 @@ def _repaired(
             blank_lines=wrote.blank_lines,
             nul_bytes=found.nul_bytes,
             huge_fields=wrote.huge_fields,
-            notes=_decoding_notes(found) + _delimiter_notes(dialect),
+            notes=_decoding_notes(found) + _delimiter_notes(dialect) + _header_notes(wrote, dialect),
         ),
     )
     return _typed(con, part)
@@ -485,6 +522,10 @@ class Rewritten(NamedTuple):
     longest: int
     blank_lines: int
     huge_fields: int
+    named: int
+    """How many names the header has; 0 if there is none."""
+    joined: tuple[str, ...]
+    """Names that were made of two rows."""
 
 
 def _rewrite(
@@ -498,19 +539,30 @@ def _rewrite(
         for record in found:
             if record.blank and width > 1:
                 blank += 1
+            elif width > 1 and record.line <= TITLE_ROWS + RULE_ROWS and _is_rule(record):
+                faults.add("only dashes", "skipped", record.line)
             else:
                 yield record
 
     rest = filled()
     head = _without_titles(list(islice(rest, 1000)), width, faults)
+    joined: list[str] = []
+    if width > 1 and _has_two_header_rows(head, width):
+        joined = join_header_rows(head[0].fields, head[1].fields)
+        head = [replace(head[0], fields=joined), *head[2:]]
     header, names = _header(con, head, dialect, scratch)
+    given: list[str] = []
     if header:
+        given = head[0].fields
         _fit(head.pop(0), dialect, faults)
     extra, longest, huge = False, 0, 0
     with open(copy, "w", encoding="utf-8", errors="replace", newline="") as file:
         # csv.writer quotes the characters of its line end: with \r\n it quotes both.
         writer = csv.writer(file, lineterminator="\r\n")
         for record in chain(head, rest):
+            if width > 1 and given and record.fields == given:
+                faults.add("the header again", "skipped", record.line)
+                continue
             row = _fit(record, dialect, faults)
             extra = extra or bool(row[width])
             if record.size > LONG_RECORD:
@@ -519,7 +571,7 @@ def _rewrite(
                     longest, sum(len(field.encode("utf-8", "replace")) + field.count('"') + 3 for field in row)
                 )
             writer.writerow(row)
-    return Rewritten(header, names, extra, longest, blank, huge)
+    return Rewritten(header, names, extra, longest, blank, huge, len(given), tuple(joined) if header else ())
 
 
 def _without_titles(head: list[CsvRecord], width: int, faults: LoadRowFaults) -> list[CsvRecord]:
@@ -642,6 +694,16 @@ def _decoding_notes(found: TextFileSurvey) -> tuple[str, ...]:
     if not found.undecodable:
         return ()
     return (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",)
+
+
+def _header_notes(wrote: Rewritten, dialect: CsvDialect) -> tuple[str, ...]:
+    if wrote.joined:
+        return (describe_joined_header(max(wrote.joined, key=len).splitlines()),)
+    if not 1 < wrote.named < dialect.width:
+        return ()
+    said = f"The header has {wrote.named} names and most rows have {dialect.width} fields: the names may belong to "
+    said += "other columns, as in files with row names"
+    return (f"{said}, or numbers with a decimal comma were split." if dialect.delimiter == "," else f"{said}.",)
 
 
 def _delimiter_notes(dialect: CsvDialect) -> tuple[str, ...]:

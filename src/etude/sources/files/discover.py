@@ -32,10 +32,13 @@ FORMATS = {
     ".ods": "excel",
     ".zip": "zip",
 }
+NOTES = frozenset({"readme", "license", "licence", "copying", "notice", "changelog", "contributing", "authors"})
+NOTES |= {"citation", "liesmich", "lisezmoi", "leeme", "leiame", "leggimi"}
+"""Names of texts about the files beside them."""
 PACKED = (".gz", ".zst", ".zstd")
 PACKABLE = ("csv", "json")
 MOST_FILES = 100_000
-LOADER = 4
+LOADER = 5
 """Raised when loading the same file gives another table, so that converted files are made again."""
 Options = tuple[tuple[str, str], ...]
 DOCUMENTS = ("documents", "true")
@@ -138,6 +141,12 @@ def discover_format_by_name(path: str) -> str:
     return inner if inner in PACKABLE else ""
 
 
+def is_note_beside_tables(path: str) -> bool:
+    """Return whether a name is that of a text about the other files, such as `README.txt`."""
+    name = os.path.basename(path.replace("\\", "/")).lower()
+    return name.endswith(".txt") and discovered_file_stem(name).strip(" _-").replace(" ", "").replace("_", "") in NOTES
+
+
 def discovered_file_stem(path: str) -> str:
     """Return the file's name without folder and endings."""
     name = os.path.basename(path)
@@ -178,7 +187,8 @@ def _walk(root: _Root, folder: str, above: tuple[str, ...], count: list[int]) ->
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(root, entry.path, (*above, entry.name), count)
         elif entry.is_file() or (entry.is_symlink() and root.resolve(entry.path) is None):
-            yield _stat(root, entry.path, (*above, entry.name))
+            seen = _stat(root, entry.path, (*above, entry.name))
+            yield seen._replace(format="") if is_note_beside_tables(entry.name) else seen
 
 
 def _match(pattern: str, follow_links: bool) -> Iterator[_Seen]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import html
-import re
-import zipfile
-import zlib
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from etude.errors import Invalid, Unavailable
 from etude.sources.files.column_types import NULL_MARKERS
+from etude.sources.files.header_rows import describe_joined_header, has_spanning_header, join_header_rows
 from etude.sources.files.load_report import LoadReport, LoadRowFaults, Rename, TypeNote
 from etude.sources.files.table_names import clean_table_name, unique_table_names
+from etude.sources.files.workbook_facts import describe_sheet_facts, read_workbook_facts
 
 Row = list[Any]
+FIRST_YEAR, LAST_YEAR = 1900, 2100
+"""Numbers in this range may be names of columns."""
 
 
 def load_excel_workbook(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, LoadReport]]:
@@ -32,14 +32,14 @@ def load_excel_workbook(table: str, path: str, scratch: Path) -> list[tuple[str,
         if len(sheets) == 1
         else unique_table_names(clean_table_name(f"{table} {sheet}") for sheet, *_ in sheets)
     )
-    errors = _error_cells(path)
+    facts = read_workbook_facts(path)
     staged = []
     for at, (name, (sheet, rows, first_line, hidden)) in enumerate(zip(names, sheets)):
-        columns, count, report = _table(rows, first_line)
-        if hidden:
-            report = replace(report, notes=(*report.notes, "The sheet is hidden in the workbook."))
-        if failed := errors.get(sheet):
-            report = replace(report, notes=(*report.notes, _error_note(failed)))
+        columns, count, first_value, report = _table(rows, first_line)
+        notes = ["The sheet is hidden in the workbook."] if hidden else []
+        if sheet in facts:
+            notes += describe_sheet_facts(facts[sheet], first_value)
+        report = replace(report, notes=(*report.notes, *notes))
         target = scratch / f"{at}.table.parquet"
         pq.write_table(columns, target, compression="zstd")
         staged.append((name, target, count, report))
@@ -70,68 +70,8 @@ def _sheets(path: str) -> list[tuple[str, list[Row], int, bool]]:
         raise Invalid(f"`{path}` is not a readable workbook: {error}.", hint="Open and save it again.") from error
 
 
-_CELL = re.compile(rb"<c\b([^>]*\bt=[\"']e[\"'][^>]*)>(?:(?!</c>).)*?<v>([^<]*)</v>", re.DOTALL)
-_REFERENCE = re.compile(rb"\br=[\"']([A-Z]+[0-9]+)[\"']")
-_SHEET = re.compile(r"<sheet\b[^>]*>")
-_TARGET = re.compile(r"<Relationship\b[^>]*>")
-_PART = 1 << 20
-_UNREADABLE = (KeyError, UnicodeDecodeError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError)
-"""Errors of parts that calamine did not need; the notes are then without them."""
-
-
-def _error_cells(path: str) -> dict[str, list[str]]:
-    """Return the cells that hold an error such as #DIV/0!, by sheet: calamine reads them as empty.
-
-    Only the XML formats tell them; a workbook of another format has none here.
-    """
-    found: dict[str, list[str]] = {}
-    if not zipfile.is_zipfile(path):
-        return found
-    with zipfile.ZipFile(path) as book, contextlib.suppress(*_UNREADABLE):
-        parts = {
-            _attribute(tag, "Id"): _attribute(tag, "Target") for tag in _tags(book, "_rels/workbook.xml.rels", _TARGET)
-        }
-        for tag in _tags(book, "workbook.xml", _SHEET):
-            target = parts.get(_attribute(tag, "r:id"), "")
-            cells = _errors_of(book, target.lstrip("/") if target.startswith("/") else f"xl/{target}")
-            if cells:
-                found[_attribute(tag, "name")] = cells
-    return found
-
-
-def _tags(book: zipfile.ZipFile, part: str, pattern: re.Pattern[str]) -> list[str]:
-    return pattern.findall(book.read(f"xl/{part}").decode())
-
-
-def _attribute(tag: str, name: str) -> str:
-    value = re.search(rf"\s{name}=(?:\"([^\"]*)\"|'([^']*)')", tag)
-    return html.unescape(value[1] or value[2] or "") if value else ""
-
-
-def _errors_of(book: zipfile.ZipFile, part: str) -> list[str]:
-    found: list[str] = []
-    with book.open(part) as file:
-        rest = b""
-        while piece := file.read(_PART):
-            text = rest + piece
-            done = 0
-            for cell in _CELL.finditer(text):
-                reference = _REFERENCE.search(cell[1])
-                found.append(f"{reference[1].decode() if reference else '?'} ({html.unescape(cell[2].decode())})")
-                done = cell.end()
-            # A cell may continue in the next piece.
-            rest = text[max(done, len(text) - 4096) :]
-    return found
-
-
-def _error_note(cells: list[str]) -> str:
-    listed = ", ".join(cells[:5]) + (", ..." if len(cells) > 5 else "")
-    return (
-        f"{len(cells):,} cell{' holds' if len(cells) == 1 else 's hold'} an error of Excel and became null: {listed}."
-    )
-
-
-def _table(rows: list[Row], first_line: int) -> tuple[Any, int, LoadReport]:
+def _table(rows: list[Row], first_line: int) -> tuple[Any, int, int, LoadReport]:
+    """Return the values, how many rows they have, the first of these rows on the sheet, and the report."""
     import pyarrow as pa
 
     faults = LoadRowFaults()
@@ -139,9 +79,14 @@ def _table(rows: list[Row], first_line: int) -> tuple[Any, int, LoadReport]:
     numbered = [(first_line + i, r + [""] * (width - len(r))) for i, r in enumerate(rows)]
     filled = [(line, row) for line, row in numbered if any(cell != "" for cell in row)]
     body = _without_titles(filled, width, faults)
-    has_header = _is_header(body)
-    header = [str(c).strip() for c in body[0][1]] if has_header else [""] * width
-    cells = [row for _, row in body[has_header:]]
+    header_rows = 2 if _has_two_header_rows(body) else int(_is_header(body))
+    header = [""] * width
+    if header_rows == 1:
+        header = [str(c).strip() for c in body[0][1]]
+    elif header_rows:
+        header = join_header_rows(*([_text(c) for c in row] for _, row in body[:2]))
+    has_header = header_rows > 0
+    cells = [row for _, row in body[header_rows:]]
     # A column with neither a name nor a value is only formatting.
     kept = [at for at in range(width) if header[at] or any(row[at] != "" for row in cells)]
     names, renamed = _names([header[at] for at in kept], has_header)
@@ -150,14 +95,20 @@ def _table(rows: list[Row], first_line: int) -> tuple[Any, int, LoadReport]:
         array, note = _column(name, [row[at] for row in cells])
         arrays.append(array)
         notes += [note] if note else []
+    said = _describe_second_table(body[header_rows:], header, kept)
+    if header_rows > 1:
+        both = [name for name, at in zip(names, kept) if body[1][1][at] != ""]
+        said.insert(0, describe_joined_header(both))
     report = LoadReport(
         header="present" if has_header else "invented",
         renamed=renamed,
         types=tuple(notes),
         bad_rows=faults.rows(),
         blank_lines=len(numbered) - len(filled),
+        notes=tuple(said),
     )
-    return pa.table(arrays, names=names), len(cells), report
+    first_value = body[header_rows][0] if cells else 0
+    return pa.table(arrays, names=names), len(cells), first_value, report
 
 
 def _without_titles(rows: list[tuple[int, Row]], width: int, faults: LoadRowFaults) -> list[tuple[int, Row]]:
@@ -176,6 +127,44 @@ def _is_header(rows: list[tuple[int, Row]]) -> bool:
     """Return whether the first row is a header: all its cells are text."""
     cells = [cell for cell in rows[0][1] if cell != ""]
     return all(isinstance(cell, str) and cell.strip() for cell in cells)
+
+
+def _has_two_header_rows(rows: list[tuple[int, Row]]) -> bool:
+    if len(rows) < 3:
+        return False
+    (first_line, top), (second_line, names) = rows[:2]
+    if second_line != first_line + 1 or not all(isinstance(cell, str) or _is_year(cell) for cell in top):
+        return False
+    return has_spanning_header(top, names, [row for _, row in rows[2:]], lambda cell: not isinstance(cell, str))
+
+
+def _is_year(cell: Any) -> bool:
+    return isinstance(cell, int | float) and float(cell).is_integer() and FIRST_YEAR <= cell <= LAST_YEAR
+
+
+def _describe_second_table(rows: list[tuple[int, Row]], header: list[str], kept: list[int]) -> list[str]:
+    """Return notes on what looks like a further table on the sheet: beside the first one, or below it."""
+    said = []
+    ends = {at: max((i for i, (_, row) in enumerate(rows) if row[at] != ""), default=-1) for at in kept}
+    for left, right in pairwise(kept):
+        height = {max(ends[at] for at in kept if (at < right) is side) for side in (True, False)}
+        if right > left + 1 and header[left] and header[right] and len(height) > 1:
+            said.append(
+                f"An empty column separates `{header[left]}` from `{header[right]}`, and one side has more rows: two "
+                "tables may have been read as one. Put each on a sheet of its own."
+            )
+            break
+    for at, ((before, _), (line, row)) in enumerate(pairwise(rows), 1):
+        names = [i for i in kept if row[i] != ""]
+        typed = any(rows[0][1][i] != "" and not isinstance(rows[0][1][i], str) for i in names)
+        texts = len(names) > 1 and all(isinstance(row[i], str) for i in names)
+        if line > before + 1 and texts and typed and at + 1 < len(rows):
+            said.append(
+                f"Row {line} comes after a blank row and looks like the header of another table, which was read as "
+                "rows of this one. Put it on a sheet of its own."
+            )
+            break
+    return said
 
 
 def _names(header: list[str], has_header: bool) -> tuple[list[str], tuple[Rename, ...]]:

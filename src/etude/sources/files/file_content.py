@@ -38,6 +38,7 @@ FOREIGN = (
 JSON = re.compile(r"\s*(\[\s*\{|\{\s*\")")
 MARKUP = re.compile(r"\s*<(\?xml|!doctype|html|head|body|table)\b", re.IGNORECASE)
 UNPRINTABLE = bytes(b for b in range(1, 32) if b not in b"\t\n\r\f\x1b")
+SENTENCE_WORDS = 4
 MOST_UNPRINTABLE = 0.1
 
 
@@ -103,6 +104,21 @@ def _is_delimited(text: str) -> bool:
     rows = [r for r in read_csv_records(io.StringIO(text, newline=""), dialect, cut=not whole) if not r.blank]
     rows = rows if whole else rows[:-1]
     return dialect.width > 1 and len(rows) > 1 and all(len(r.fields) == dialect.width for r in rows)
+
+
+def is_prose(path: str) -> bool:
+    """Return whether a text file holds sentences: most lines have several words, and no delimiter or a full stop."""
+    from etude.sources.files.text_file import detect_text_encoding
+
+    with open_decompressed_content(path) as file:
+        head = file.read(HEAD)
+    text = head.decode(detect_text_encoding(head)[0] or "utf-8", "replace")
+    lines = [line for line in text.splitlines() if line.strip()]
+    long = sum(len(line.split()) >= SENTENCE_WORDS for line in lines)
+    ended = sum(line.rstrip().endswith((".", "!", "?", ":")) for line in lines)
+    if 2 * long <= len(lines) or JSON.match(text):
+        return False
+    return 2 * ended > len(lines) or not _is_delimited(text)
 
 
 def content_compression(path: str) -> str:

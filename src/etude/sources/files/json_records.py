@@ -22,6 +22,10 @@ from etude.sources.quoting import quote_identifier, quote_literal
 OBJECT_BYTES = 16 << 20
 LARGEST_INTEGER = 1 << 64
 SPACE = " \t\r\n"
+JSON_TYPE = re.compile(r"\bJSON\b(?![^(]*\")")
+STRUCT_KEY = re.compile(r'"(\d+)" ')
+NOUNS = "WHEN 'VARCHAR' THEN 'texts' WHEN 'BOOLEAN' THEN 'booleans' WHEN 'ARRAY' THEN 'lists' WHEN 'OBJECT' THEN "
+NOUNS += "'objects' WHEN 'NULL' THEN 'nulls' ELSE 'numbers'"
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -63,6 +67,11 @@ def _describe(con: Any, target: Path, rows: int) -> tuple[tuple[TypeNote, ...], 
         test = f"abs({column}) >= {LARGEST_INTEGER} AND isfinite({column})"
         if con.execute(f"SELECT count(*) FILTER ({test}) FROM {read_parquet(str(target))}").fetchone()[0]:
             types.append(TypeNote(name, "DOUBLE", "it keeps 15 to 17 digits of its values beyond 64 bits"))
+    mixed = (_describe_mixed(con, target, c[0], c[1]) for c in columns if JSON_TYPE.search(c[1]))
+    types += [note for note in mixed if note]
+    odd = _describe_shape(con, target, rows, columns)
+    if odd:
+        return tuple(types), (odd,)
     lists = [c[0] for c in columns if c[1].endswith("[]")]
     records = [c[0] for c in columns if c[1].startswith("STRUCT") and c[1].endswith("[]")]
     nested = lists if len(lists) == len(columns) else records
@@ -70,6 +79,37 @@ def _describe(con: Any, target: Path, rows: int) -> tuple[tuple[TypeNote, ...], 
         return tuple(types), ()
     named = ", ".join(f"`{name}`" for name in nested[:3]) + (", ..." if len(nested) > 3 else "")
     return tuple(types), (f"The file is one record, with lists in {named}; `unnest` makes rows of them.",)
+
+
+def _describe_mixed(con: Any, target: Path, name: str, kind: str) -> TypeNote | None:
+    """Return the note on a column whose values, or parts of them, have several types: DuckDB keeps these as JSON."""
+    value = quote_identifier(name)
+    if kind != "JSON":
+        filled = f"count(*) FILTER (CAST({value} AS VARCHAR) NOT IN ('[]', '{{}}'))"
+        if not con.execute(f"SELECT {filled} FROM {read_parquet(str(target))}").fetchone()[0]:
+            return None
+        return TypeNote(name, kind, "parts of it have several types and are kept as JSON, texts with their quotes")
+    found = con.execute(
+        f"SELECT CASE json_type({value}) {NOUNS} END AS noun, count(*), left(CAST(any_value({value}) AS VARCHAR), 40) "
+        f"FROM {read_parquet(str(target))} WHERE {value} IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
+    ).fetchall()
+    if len(found) == 1:
+        return TypeNote(name, "JSON", f"its {found[0][0]} have several shapes and are kept as JSON")
+    parts = ", ".join(f"{count:,} {noun[:-1] if count == 1 else noun} (`{shown}`)" for noun, count, shown in found)
+    return TypeNote(name, "JSON", f"mixed: {parts}, texts keep their quotes; `{value} ->> '$'` gives all as plain text")
+
+
+def _describe_shape(con: Any, target: Path, rows: int, columns: list[Any]) -> str:
+    """Return a note on a file whose rows are not its records: a list per record, or an object per column."""
+    if len(columns) == 1 and columns[0][0] == "json" and columns[0][1].endswith("[]"):
+        return "Each record is a list, not an object: `json[1]` is its first value, and the first row may hold names."
+    keys = [STRUCT_KEY.findall(c[1]) for c in columns]
+    if rows == 1 and len(columns) > 1 and all(found == keys[0] and found[:1] == ["0"] for found in keys):
+        return (
+            f"The file holds one object per column, with {len(keys[0]):,} values each, and is one row here. "
+            "Write it with a record per row: `to_json(orient='records')` in pandas."
+        )
+    return ""
 
 
 def _plain(path: str, scratch: Path, index: int, several: bool) -> JsonPart:

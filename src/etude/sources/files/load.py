@@ -25,9 +25,10 @@ from etude.sources.files.discover import (
     discovered_file_stem,
 )
 from etude.sources.files.document import is_document
-from etude.sources.files.file_content import judge_content_format
+from etude.sources.files.file_content import is_prose, judge_content_format
 from etude.sources.files.load_report import LoadReport
 from etude.sources.files.table_names import clean_table_name, unique_table_names
+from etude.sources.files.value_notes import describe_values
 
 __all__ = ["DiscoveredTable", "LoadReport", "LoadedTable", "discover", "discover_files", "load", "unique_table_names"]
 
@@ -107,8 +108,9 @@ def _unzipped(
     out_dir.mkdir(parents=True, exist_ok=True)
     tables: list[LoadedTable] = []
     failed: list[tuple[str, EtudeError]] = []
+    documents = DOCUMENTS in file.options
     with _scratch(out_dir) as scratch:
-        members, notes = unzip_archive(file.paths[0], scratch, DOCUMENTS in file.options)
+        members, notes = unzip_archive(file.paths[0], scratch, documents)
         names = [file.table]
         if len(members) > 1:
             names = unique_table_names(
@@ -117,6 +119,9 @@ def _unzipped(
         for at, (name, (member, path)) in enumerate(zip(names, members)):
             named = discover_format_by_name(path.name) or ("document" if is_document(path.name) else "")
             inside = DiscoveredTable(name, (str(path),), named, "", file.options)
+            if len(members) > 1 and not documents and path.suffix == ".txt" and is_prose(str(path)):
+                notes.append(f"`{member}` was not loaded: it is text in sentences, not a table.")
+                continue
             try:
                 loaded = _load_judged(inside, out_dir / str(at), config, watch)
             except EtudeError as error:
@@ -124,6 +129,11 @@ def _unzipped(
                 failed.append((member, error))
             else:
                 tables += [_kept(t, out_dir / str(at), scratch) for t in loaded]
+    if not tables and not failed:
+        raise Invalid(
+            f"`{file.paths[0]}` holds only text in sentences, and no table.",
+            hint="Pack CSV, JSON, Parquet or workbook files.",
+        )
     if not tables:
         raise failed[0][1]
     notes += [f"`{member}` was not loaded: {error.message}" for member, error in failed]
@@ -153,6 +163,11 @@ def _converted(
                     staged = _documents(file, scratch)
                 case _:
                     staged = _records(con, file, scratch)
+            if file.format != "document":
+                staged = [
+                    (table, path, rows, describe_values(con, path, rows, report, leave=csv_parts.EXTRA))
+                    for table, path, rows, report in staged
+                ]
         return [_publish(table, path, rows, report, out_dir) for table, path, rows, report in staged]
 
 

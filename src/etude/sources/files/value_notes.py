@@ -1,0 +1,220 @@
+"""Notes on values that are loaded as they are and mislead: totals among the rows, markers of missing values in text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from etude.sources.files.column_types import COLUMNS_AT_ONCE, MARKER
+from etude.sources.files.load_report import LoadReport, TypeNote
+from etude.sources.files.parquet import read_parquet
+from etude.sources.quoting import quote_identifier, quote_literal
+
+SAMPLE_ROWS = 200_000
+"""In a larger file, columns without such a value in a sample of this size are not read as a whole."""
+SHOWN = 3
+TOTAL = (
+    "(sub[- ]?|grand |overall )?totals?|(gesamt|zwischen|end)?summen?|gesamt|insgesamt|gesamtergebnis|"
+    "sum|(sous-)?total( g[eé]n[eé]ral)?|somme|totale|totaal|suma"
+)
+IS_TOTAL = f"regexp_full_match({{t}}, '(?i)({TOTAL}) ?:?')"
+ENDS_IN_TOTAL = f"regexp_full_match({{t}}, '(?i).{{1,60}} ({TOTAL}) ?:?')"
+SPACE = r"[\s\x{a0}\x{202f}\x{feff}\x{200b}]"
+SPACED = f"regexp_matches({{v}}, '^{SPACE}|{SPACE}$')"
+# UTF-8 read as Windows-1252 or Latin-1: `é` shows as `Ã©`, a bullet as `â€¢`.
+GARBLED = r"regexp_matches({v}, '[ÃÂ][\x{80}-\x{BF}]|Ã[œŸ„¶]|â€[\x{80}-\x{BF}\x{2013}-\x{2122}œž]')"
+NUMBERS = frozenset(
+    [
+        "TINYINT",
+        "SMALLINT",
+        "INTEGER",
+        "BIGINT",
+        "HUGEINT",
+        "UTINYINT",
+        "USMALLINT",
+        "UINTEGER",
+        "UBIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "DECIMAL",
+    ]
+)
+PRECISION = 1e-6
+FEWEST_ROWS = 3
+"""A row without a label is a total only of at least so many rows."""
+
+ROW_NUMBER = "file_row_number"
+
+Column = tuple[str, str]
+
+
+def describe_values(con: Any, staged: Path, rows: int, report: LoadReport, leave: str = "") -> LoadReport:
+    """Return the report with notes on values of the table that a query takes for something else than they are."""
+    if not rows:
+        return report
+    columns: list[Column] = [
+        (c[0], c[1]) for c in con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(staged))}").fetchall()
+    ]
+    if any(name.lower() == ROW_NUMBER for name, _ in columns):
+        return report  # DuckDB cannot number the rows of such a file
+    texts = [name for name, kind in columns if kind == "VARCHAR" and name != leave]
+    step = rows // SAMPLE_ROWS + 1
+    found = _count(con, staged, texts, step)
+    if step > 1:
+        found = _count(con, staged, [c for c, (_, *odd) in found.items() if any(odd)], 1)
+    known = {note.column for note in report.types}
+    types = []
+    for column, (values, markers, spaced, garbled, _) in found.items():
+        said = []
+        if 0 < markers < values and column not in known:
+            shown = _examples(con, staged, column, MARKER)
+            said.append(f"{_of(markers, values, 'stands', 'stand')} for a missing one ({shown}), kept as text")
+        if 0 < spaced < values:
+            shown = _examples(con, staged, column, SPACED)
+            said.append(f"{_of(spaced, values, 'has', 'have')} spaces around ({shown}), kept")
+        if garbled:
+            shown = _examples(con, staged, column, GARBLED)
+            said.append(
+                f"{_of(garbled, values, 'looks', 'look')} like UTF-8 that was read as another encoding ({shown})"
+            )
+        if said:
+            types.append(TypeNote(column, "text", "; ".join(said)))
+    labels = [column for column, counted in found.items() if counted[-1]]
+    notes = _describe_totals(con, staged, rows, columns, labels)
+    return replace(report, types=(*report.types, *types), notes=(*report.notes, *notes))
+
+
+def _of(count: int, values: int, one: str, many: str) -> str:
+    return f"{count:,} of {values:,} values {one if count == 1 else many}"
+
+
+def _on(test: str, column: str) -> str:
+    value = quote_identifier(column)
+    return test.replace("{t}", f"trim({value})").replace("{v}", value)
+
+
+def _count(con: Any, staged: Path, texts: list[str], step: int) -> dict[str, tuple[int, ...]]:
+    """Return for each column: values, markers of missing ones, those with spaces around, garbled ones, totals."""
+    found: dict[str, tuple[int, ...]] = {}
+    source = _numbered(staged) + (f" WHERE file_row_number % {step} = 0" if step > 1 else "")
+    for start in range(0, len(texts), COLUMNS_AT_ONCE):
+        chunk = texts[start : start + COLUMNS_AT_ONCE]
+        counts = []
+        for column in chunk:
+            tests = (MARKER, SPACED, GARBLED, f"{IS_TOTAL} OR {ENDS_IN_TOTAL}")
+            counts.append(f"count({quote_identifier(column)})")
+            counts += [f"count(*) FILTER ({_on(test, column)})" for test in tests]
+        row = con.execute(f"SELECT {', '.join(counts)} FROM {source}").fetchone()
+        width = len(counts) // len(chunk)
+        found |= {c: row[at * width : (at + 1) * width] for at, c in enumerate(chunk)}
+    return found
+
+
+def _numbered(staged: Path) -> str:
+    return f"read_parquet({quote_literal(str(staged))}, hive_partitioning=false, file_row_number=true)"
+
+
+def _describe_totals(con: Any, staged: Path, rows: int, columns: list[Column], labels: list[str]) -> list[str]:
+    """Return notes on the last row if it is the total of those above, and on others that are labelled as totals."""
+    inner = _labelled_rows(con, staged, rows, columns, labels)
+    last = _describe_last_row(con, staged, rows, columns, leave_out=inner)
+    if last:
+        return [last]
+    if not inner:
+        return []
+    column, values = inner
+    shown = ", ".join(map(repr, values[:SHOWN])) + (", ..." if len(values) > SHOWN else "")
+    return [f"Some rows look like totals (`{column}`: {shown}); they are rows of the table, so sums count them twice."]
+
+
+def _labelled_rows(
+    con: Any, staged: Path, rows: int, columns: list[Column], labels: list[str]
+) -> tuple[str, list[str]] | None:
+    """Return the first column whose values name totals, and these values.
+
+    `North total` may also be the name of a thing; beside an empty cell it is a total.
+    """
+    for column in labels:
+        empty = [f"{quote_identifier(name)} IS NULL" for name, _ in columns if name != column]
+        beside = f" AND ({' OR '.join(empty)})" if empty else ""
+        last = f" OR (file_row_number = {rows - 1} AND {_on(ENDS_IN_TOTAL, column)})"
+        test = f"{_on(IS_TOTAL, column)} OR ({_on(ENDS_IN_TOTAL, column)}{beside}){last}"
+        found = con.execute(
+            f"SELECT left({quote_identifier(column)}, 40) FROM {_numbered(staged)} WHERE {test} "
+            f"GROUP BY 1 ORDER BY min(file_row_number) LIMIT {SHOWN + 1}"
+        ).fetchall()
+        if found:
+            return column, [v for (v,) in found]
+    return None
+
+
+def _describe_last_row(
+    con: Any, staged: Path, rows: int, columns: list[Column], leave_out: tuple[str, list[str]] | None
+) -> str:
+    """Return a note if the last row is a total: by its label, or because its numbers are sums and nothing names it."""
+    if rows <= 1:
+        return ""
+    at = f"file_row_number = {rows - 1}"
+    chosen = ", ".join(quote_identifier(name) for name, _ in columns)
+    values = con.execute(f"SELECT {chosen} FROM {_numbered(staged)} WHERE {at}").fetchone()
+    row = dict(zip((name for name, _ in columns), values))
+    numbers = [name for name, kind in columns if kind.split("(")[0] in NUMBERS and row[name] is not None]
+    others = [name for name, kind in columns if kind.split("(")[0] not in NUMBERS]
+    label = next((name for name in others if leave_out and name == leave_out[0] and row[name] in leave_out[1]), "")
+    if not label and any(row[name] is not None for name in others) and len(numbers) < 2:
+        return ""
+    above = f"NOT ({at})"
+    if leave_out:
+        above += f" AND {quote_identifier(leave_out[0])} IS NOT NULL AND NOT ({_on(IS_TOTAL, leave_out[0])} "
+        above += f"OR {_on(ENDS_IN_TOTAL, leave_out[0])})"
+    summed = _sums(con, staged, numbers, row, above)
+    nameless = bool(others) and all(row[name] is None for name in others)
+    if not (label or (nameless and summed) or len(summed) > 1) or (not label and rows <= FEWEST_ROWS):
+        return ""
+    why = [f"`{label}` is {row[label]!r}"] if label else []
+    if summed:
+        listed = ", ".join(f"`{name}`" for name in summed[:SHOWN]) + (", ..." if len(summed) > SHOWN else "")
+        why.append(f"{listed} {'is the sum' if len(summed) == 1 else 'are the sums'} of the rows above")
+    more = len(leave_out[1]) - 1 if leave_out and label else 0
+    said = f"The last row looks like a total ({', and '.join(why)})"
+    if more and leave_out:
+        shown = ", ".join(repr(v) for v in leave_out[1] if v != row[label])
+        said += f", and so do rows above it ({shown})"
+    advice = ""
+    if label and not more:
+        quoted = quote_identifier(label) if not label.isidentifier() or label != label.lower() else label
+        advice = f" Leave it out with `WHERE {quoted} IS DISTINCT FROM {quote_literal(row[label])}`."
+    them = "they are rows" if more else "it is a row"
+    return f"{said}; {them} of the table, so sums and counts include {'them' if more else 'it'}.{advice}"
+
+
+def _sums(con: Any, staged: Path, numbers: list[str], row: dict[str, Any], above: str) -> list[str]:
+    """Return the columns whose value in the row is the sum of the rows above."""
+    found: list[str] = []
+    for start in range(0, len(numbers), COLUMNS_AT_ONCE):
+        chunk = numbers[start : start + COLUMNS_AT_ONCE]
+        sums = ", ".join(f"sum({quote_identifier(c)}), count({quote_identifier(c)})" for c in chunk)
+        totals: Sequence[Any] = con.execute(f"SELECT {sums} FROM {_numbered(staged)} WHERE {above}").fetchone()
+        for at, column in enumerate(chunk):
+            total, count = totals[2 * at], totals[2 * at + 1]
+            if count and row[column] and _is_same(row[column], total):
+                found.append(column)
+    return found
+
+
+def _is_same(value: float | Decimal, total: float | Decimal) -> bool:
+    return math.isclose(float(value), float(total), rel_tol=PRECISION)
+
+
+def _examples(con: Any, staged: Path, column: str, test: str) -> str:
+    """Return the first few distinct values that pass the test, as written in the file."""
+    value = quote_identifier(column)
+    found = con.execute(
+        f"SELECT left({value}, 40) FROM {_numbered(staged)} WHERE {_on(test, column)} "
+        f"GROUP BY 1 ORDER BY min(file_row_number) LIMIT {SHOWN + 1}"
+    ).fetchall()
+    return ", ".join(repr(v) for (v,) in found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
