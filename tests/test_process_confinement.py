@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from etude import wire
+from etude.cli.main import run_command
+from etude.errors import Unavailable
+from etude.sources.engine_process import spawn_engine
 
 THREADS = """
 import ctypes, sys, threading
@@ -34,3 +40,30 @@ def test_many_threads_share_two_arenas(tmp_path: Path) -> None:
         return (tmp_path / way).read_text().count("<heap nr=")
 
     assert count_arenas("shared") <= 2 < count_arenas("own")
+
+
+@pytest.fixture
+def forbidden_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An interpreter that nobody may execute, in place of this one."""
+    path = tmp_path / "python"
+    path.touch(mode=0o600)
+    monkeypatch.setattr(sys, "executable", str(path))
+    monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
+    return str(path)
+
+
+def test_an_interpreter_that_may_not_be_started_is_explained(
+    forbidden_python: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    (tmp_path / "cell.py").write_text("1 + 1")
+    for command in (["py", str(tmp_path / "a.csv"), str(tmp_path / "cell.py")], ["check", "sandbox", "local"]):
+        assert run_command(command) != 0
+        said = capsys.readouterr()
+        text = said.out + said.err
+        assert f"`{forbidden_python}` cannot be started by user {os.geteuid()}" in text, text
+        assert f"namei -l {os.path.realpath(forbidden_python)}" in text
+        assert "cannot be written" not in text and "PermissionError" not in text
+    data, control = wire.wire_socket_pair()
+    with data, control, pytest.raises(Unavailable, match="cannot be started"):
+        spawn_engine(data, control, False, "", str(tmp_path))

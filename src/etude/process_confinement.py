@@ -14,8 +14,10 @@ import resource
 import stat
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+
+from etude.errors import EtudeError, Unavailable
 
 _LINUX = sys.platform == "linux"
 _CLONE_NEWNET, _CLONE_NEWUSER = 0x40000000, 0x10000000
@@ -30,6 +32,24 @@ _FILE_ONLY = _EXECUTE | 1 << 1 | _READ_FILE | 1 << 14 | 1 << 15
 # The file-system rights that each Landlock ABI knows: a kernel refuses a ruleset with unknown bits.
 _RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _RIGHTS_NEWEST = (1 << 16) - 1
+
+
+@contextlib.contextmanager
+def explained_interpreter_start(kind: type[EtudeError] = Unavailable) -> Iterator[None]:
+    """Start another process of this interpreter in the block; raise `kind`, with what to do, if it may not be executed.
+
+    A user may run etude without the right to start it again: `setpriv` and `su` look up the first process as root.
+    """
+    try:
+        yield
+    except (PermissionError, FileNotFoundError) as error:
+        path = os.path.realpath(sys.executable)
+        raise kind(
+            f"`{sys.executable}` cannot be started by user {os.geteuid()}, and etude runs queries and sessions in "
+            f"processes of their own: {error.strerror}.",
+            hint=f"`namei -l {path}` shows which folder this user may not enter. Give the rights, or install etude "
+            "with a Python that every user may execute, such as `/usr/bin/python3 -m venv /opt/etude`.",
+        ) from None
 
 
 def confine_process_resources(memory_bytes: int, file_bytes: int, open_files: int = 1024) -> None:

@@ -25,6 +25,7 @@ import time
 from dataclasses import dataclass
 
 from etude import process_confinement
+from etude.errors import SandboxError
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     0x20000,
@@ -153,7 +154,10 @@ def can_isolate() -> bool:
 def _can_isolate_afresh() -> bool:
     """Try the same in a new process, which has loaded nothing else."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import can_isolate; sys.exit(not can_isolate())"
-    return subprocess.run([sys.executable, "-E", "-s", "-c", code], capture_output=True, check=False).returncode == 0
+    with process_confinement.explained_interpreter_start(SandboxError):
+        return (
+            subprocess.run([sys.executable, "-E", "-s", "-c", code], capture_output=True, check=False).returncode == 0
+        )
 
 
 def isolated_interpreter_paths() -> list[str]:
