@@ -12,6 +12,7 @@ import pytest
 from etude import wire
 from etude.cli.main import run_command
 from etude.errors import Unavailable
+from etude.process_confinement import _open_unlinked
 from etude.sources.engine_process import spawn_engine
 
 THREADS = """
@@ -67,3 +68,39 @@ def test_an_interpreter_that_may_not_be_started_is_explained(
     data, control = wire.wire_socket_pair()
     with data, control, pytest.raises(Unavailable, match="cannot be started"):
         spawn_engine(data, control, False, "", str(tmp_path))
+
+
+WITHOUT_OPENAT2 = """
+import ctypes, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+# Load the number of the system call; 437 (openat2) fails with ENOSYS, and any other is allowed.
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 437), (0x06, 0, 0, 0x00050000 | 38), (0x06, 0, 0, 0x7FFF0000)]
+filter = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in code))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(filter)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0
+assert libc.syscall(437, -100, b"/", program, 24) == -1 and ctypes.get_errno() == 38
+from etude.cli.main import run_command
+sys.exit(run_command(["sql", sys.argv[1], "SELECT sum(x) AS total FROM a", "--no-record"]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="seccomp")
+def test_files_can_be_read_where_openat2_is_forbidden(tmp_path: Path) -> None:
+    """As in a service of systemd with `RestrictSUIDSGID`."""
+    (tmp_path / "a.csv").write_text("x\n1\n41\n")
+    command = [sys.executable, "-c", WITHOUT_OPENAT2, str(tmp_path / "a.csv")]
+    done = subprocess.run(
+        command, env=os.environ | {"ETUDE_HOME": str(tmp_path / "home")}, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "42" in done.stdout, done.stderr
+
+
+def test_a_path_with_a_link_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").touch()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real" / "other").symlink_to("file")
+    os.close(_open_unlinked(str(tmp_path.resolve() / "real" / "file")))
+    for path in ("link/file", "real/other", "real/missing"):
+        with pytest.raises(OSError):
+            _open_unlinked(str(tmp_path.resolve() / path))

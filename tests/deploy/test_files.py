@@ -127,7 +127,7 @@ def test_units_are_valid_and_confined(unit: Path, tmp_path: Path) -> None:
     shutil.copy(DEPLOY / "systemd" / "etude-backup.timer", tmp_path)
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(copy)], capture_output=True, text=True)
     assert done.returncode == 0 and str(copy) not in done.stderr, done.stderr
-    assert _exposure(copy) < (3.0 if unit.name in HOSTS_NAMESPACES else 2.0)
+    assert _exposure(copy) < (2.4 if unit.name in HOSTS_NAMESPACES else 2.0)
     if unit.name in HOSTS_NAMESPACES:
         tighter = (DEPLOY / "systemd" / "etude-level2.conf").read_text(encoding="utf-8").replace("[Service]\n", "")
         copy.write_text(text.replace("[Install]", f"{tighter}\n[Install]"), encoding="utf-8")

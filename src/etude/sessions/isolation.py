@@ -384,8 +384,10 @@ def drop_capabilities() -> None:
         if _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             break
     header = ctypes.create_string_buffer(struct.pack("II", 0x20080522, 0))
-    empty = ctypes.create_string_buffer(24)
-    _call("capset", header, empty)
+    found = ctypes.create_string_buffer(24)
+    # A service may have no capabilities, and no right to call `capset` either (systemd's `~@privileged`).
+    if _LIBC.capget(header, found) != 0 or any(found.raw):
+        _call("capset", header, ctypes.create_string_buffer(24))
 
 
 def become_nobody() -> None:
