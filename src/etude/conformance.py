@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from etude.errors import EtudeError
+
 T = TypeVar("T")
 
 
@@ -32,6 +34,8 @@ def run_conformance_checks(checks: Mapping[str, Callable[[T], str]], subject: T)
             detail, ok = check(subject), True
         except Failed as failure:
             detail, ok = str(failure), False
+        except EtudeError as error:
+            detail, ok = " ".join(filter(None, (error.message, error.hint))), False
         except Exception as error:  # a provider under test may raise anything
             detail, ok = f"{type(error).__name__}: {error}", False
         yield CheckResult(name, ok, detail, (time.perf_counter() - start) * 1000)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import itertools
 import os
 import resource
 import stat
-import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+
+from etude.errors import EtudeError, Unavailable
 
 _LINUX = sys.platform == "linux"
 _CLONE_NEWNET, _CLONE_NEWUSER = 0x40000000, 0x10000000
@@ -23,13 +25,30 @@ _PR_SET_NO_NEW_PRIVS = 38
 _M_ARENA_MAX = -8
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
 _LANDLOCK_RULE_PATH_BENEATH = 1
-_OPENAT2, _RESOLVE_NO_SYMLINKS = 437, 4
 _READ_FILE, _READ_DIR, _EXECUTE = 1 << 2, 1 << 3, 1 << 0
 _MAKE_DEVICES = 1 << 6 | 1 << 11
 _FILE_ONLY = _EXECUTE | 1 << 1 | _READ_FILE | 1 << 14 | 1 << 15
 # The file-system rights that each Landlock ABI knows: a kernel refuses a ruleset with unknown bits.
 _RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _RIGHTS_NEWEST = (1 << 16) - 1
+
+
+@contextlib.contextmanager
+def explained_interpreter_start(kind: type[EtudeError] = Unavailable) -> Iterator[None]:
+    """Start another process of this interpreter in the block; raise `kind`, with what to do, if it may not be executed.
+
+    A user may run etude without the right to start it again: `setpriv` and `su` look up the first process as root.
+    """
+    try:
+        yield
+    except (PermissionError, FileNotFoundError) as error:
+        path = os.path.realpath(sys.executable)
+        raise kind(
+            f"`{sys.executable}` cannot be started by user {os.geteuid()}, and etude runs queries and sessions in "
+            f"processes of their own: {error.strerror}.",
+            hint=f"`namei -l {path}` shows which folder this user may not enter. Give the rights, or install etude "
+            "with a Python that every user may execute, such as `/usr/bin/python3 -m venv /opt/etude`.",
+        ) from None
 
 
 def confine_process_resources(memory_bytes: int, file_bytes: int, open_files: int = 1024) -> None:
@@ -158,14 +177,21 @@ def _open(path: str) -> int:
 
 
 def _open_unlinked(path: str) -> int:
-    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)
-    libc = _libc()
-    fd = libc.syscall(
-        _OPENAT2, ctypes.c_int(-100), os.fsencode(path), ctypes.create_string_buffer(how), ctypes.c_size_t(24)
-    )
-    if fd < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
-    return int(fd)
+    """Open an absolute path in which no part is a symbolic link.
+
+    `openat2` would do it in one call, but systemd forbids it to services with `RestrictSUIDSGID`.
+    """
+    at = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in filter(None, path.split("/")):
+        try:
+            found = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+        finally:
+            os.close(at)
+        at = found
+        if stat.S_ISLNK(os.fstat(at).st_mode):
+            os.close(at)
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    return at
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: str, access: int, open_path: Callable[[str], int] = _open) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from tests.api.conftest import listening, open_app
 from tests.patience import wait_until
+
+from etude.errors import Unavailable
+from etude.store.identity import Identity
 
 ENDLESS = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c WHERE a.range + b.range < c.range"
 SLOW = "SELECT count(*) AS n FROM range(60000) a, range(30000) b WHERE a.range < b.range"
@@ -85,3 +89,25 @@ def test_an_idle_server_ends_at_once(tmp_path: Path, shop: Path) -> None:
         server.listener.should_exit = True
         wait_until(lambda: not server.api.state.server.requests and server.api.state.server.run_watcher.closed)
         assert time.monotonic() - started < 5
+
+
+def test_a_refused_request_can_be_repeated_at_once_with_its_idempotency_key(
+    tmp_path: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy sends it to another server as soon as it has the 503; the key must be free by then."""
+    keep = Identity.keep
+
+    def slowly(self: Identity, owner: str, name: str, reply: Any) -> None:
+        time.sleep(0.5)
+        keep(self, owner, name, reply)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise Unavailable("Not now.", retry_after_s=1)
+
+    monkeypatch.setattr(Identity, "keep", slowly)
+    with open_app(tmp_path / "home", shop) as app:
+        monkeypatch.setattr(type(app.runs), "begin", refuse)
+        with listening(app) as server, httpx.Client(base_url=server.url, timeout=120) as web:
+            body = {"kind": "sql", "dataset": "shop", "text": "SELECT 1"}
+            found = [web.post("/api/runs", json=body, headers={"Idempotency-Key": "one"}) for _ in range(2)]
+        assert [answer.status_code for answer in found] == [503, 503], found[1].text

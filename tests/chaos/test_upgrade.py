@@ -39,6 +39,7 @@ LONG = os.environ.get("CHAOS") == "long"
 REQUESTS = 2_000 if LONG else 60
 """Answered requests of each client between two replacements."""
 CLIENTS = 3
+LONG_QUERY = "SELECT count(*) AS n FROM range(200000000) a WHERE hash(a.range) % 7 = 3"
 
 
 class Installation:
@@ -147,6 +148,9 @@ def test_nothing_fails_and_nothing_is_lost(installation: Installation) -> None:
                 name = f"{number}-{answered[number]}"
                 made = installation.send("/api/agents/a/message", {"body": {"subject": name}, "id": name})
                 sent.append(made["action"])
+                if answered[number] % 10 == number:
+                    # Long enough to be in flight when a server is stopped.
+                    installation.send("/sql", {"dataset": "shop", "query": LONG_QUERY})
                 answered[number] += 1
         except BaseException as error:
             errors.append(error)

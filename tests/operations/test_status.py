@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,34 @@ from etude.cli.main import run_command
 from etude.entities import Entity, SourceSpec
 from etude.errors import EtudeError, Invalid
 from etude.operations import status
-from etude.operations.status import installation_status
+from etude.operations.status import installation_status, status_measures
+from etude.store import processes
 from etude.store.processes import Processes
 
 Open = Callable[..., App]
+AHEAD = """
+import time
+now = time.time
+time.time = lambda: now() + 120.0
+"""
+
+
+@contextmanager
+def started(store_url: str, folder: Path, *command: str, first: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command of etude as a process that uses the store; `first` is code that runs before it."""
+    code = f"{first}\nimport sys\nfrom etude.cli.main import run_command\nsys.exit(run_command({list(command)!r}))"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ETUDE_")}
+    settings = kept | {"ETUDE_HOME": str(folder / "home"), "ETUDE_STORE": store_url}
+    process = subprocess.Popen([sys.executable, "-c", code], env=settings, cwd=folder)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def states(app: App) -> list[tuple[str, str]]:
+    return [(process.role, process.state) for process in Processes(app.store).list()]
 
 
 class Anything(Entity):
@@ -173,3 +200,117 @@ def test_an_observer_runs_no_agents(open_app: Open) -> None:
         app.agents.create("echo", {"subject": "rain", "interval_s": 3600})
         assert "No worker runs" in installation_status(app).problems[0]
     assert Processes(app.store).list() == []
+
+
+def test_a_worker_that_hangs_is_a_problem(
+    open_app: Open, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = open_app()
+    with started(store_url, tmp_path, "worker", "--slots", "1") as worker:
+        wait_until(lambda: states(app) == [("worker", "alive")])
+        assert installation_status(app).ok
+        worker.send_signal(signal.SIGSTOP)
+        monkeypatch.setattr(processes, "HUNG_S", 1.0)
+        wait_until(lambda: states(app) == [("worker", "hung")])
+        app.agents.create("echo", {"subject": "rain"})
+        found = installation_status(app)
+        assert "No worker runs, and 1 actions" in found.problems[0]
+        assert f"A worker hangs: process {worker.pid} on" in found.problems[1]
+        numbers = status_measures(app)["processes"]
+        assert (numbers["worker", "alive"], numbers["worker", "hung"], numbers["worker", "gone"]) == (0, 1, 0)
+        monkeypatch.undo()
+        worker.send_signal(signal.SIGCONT)
+        wait_until(lambda: states(app) == [("worker", "alive")])
+        assert installation_status(app).ok
+
+
+def test_a_worker_whose_threads_hang_writes_no_heartbeat(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = open_app()
+    with Worker(app, app.agents.queue) as worker:
+        assert worker.responsive
+        worker._maintained -= processes.HUNG_S + 1
+        assert not worker.responsive
+        wait_until(lambda: worker.responsive)
+
+
+def test_a_clock_that_is_off_is_a_problem(open_app: Open, store_url: str, tmp_path: Path) -> None:
+    app = open_app()
+    with started(store_url, tmp_path, "worker", "--slots", "1", first=AHEAD) as worker:
+        wait_until(lambda: states(app) == [("worker", "alive")])
+        (problem,) = installation_status(app).problems
+        assert f"The clock of process {worker.pid} (worker) on" in problem and "ahead of the store's clock" in problem
+        assert 100 < status_measures(app)["clock_skew"][("worker",)] < 130
+    wait_until(lambda: states(app) == [("worker", "gone")])
+
+
+def test_the_clock_of_the_process_that_looks_is_checked_too(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = open_app()
+    assert installation_status(app).ok
+    now = processes.time.time
+    monkeypatch.setattr(processes.time, "time", lambda: now() - 90.0)
+    assert "The clock of this machine is 90 s behind the store's clock" in installation_status(app).problems[0]
+
+
+def test_a_process_is_listed_again_after_its_row_was_removed(
+    open_app: Open, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = open_app()
+    with started(store_url, tmp_path, "observe", "--every", "3600"):
+        wait_until(lambda: states(app) == [("observer", "alive")])
+        with app.store._transaction() as execute:
+            execute("DELETE FROM processes")
+        wait_until(lambda: states(app) == [("observer", "alive")])
+
+
+def test_a_learner_is_listed_while_it_watches(open_app: Open, store_url: str, tmp_path: Path) -> None:
+    app = open_app()
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "test_it.py").write_text("def test_it(): pass\n")
+    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
+        subprocess.run(["git", "-C", str(repo), *command], check=True)
+    watch = ("learn", "watch", "--repo", str(repo), "--suite", "pytest -q", "--every", "3600")
+    with started(store_url, tmp_path, *watch) as learner:
+        wait_until(lambda: states(app) == [("learner", "alive")])
+        learner.terminate()
+        assert learner.wait(120) == 0
+    assert states(app) == []
+
+
+def test_the_numbers_of_the_queue_are_those_of_all_processes(open_app: Open, store_url: str, tmp_path: Path) -> None:
+    app = open_app()
+    with started(store_url, tmp_path, "worker", "--slots", "1") as worker:
+        app.agents.create("echo", {"subject": "rain", "interval_s": 3600}, id="a")
+        action = app.agents.message("a", "now")
+        app.agents.wait(action)
+        wait_until(lambda: status_measures(app)["claims"][()] == 2)
+        assert status_measures(app)["ended"][("done",)] == 2
+        worker.terminate()
+        assert worker.wait(120) == 0
+    assert status_measures(app)["claims"][()] == 2
+    with Worker(app, app.agents.queue):
+        app.agents.wait(app.agents.message("a", "again"))
+        # What this process did counts at once, and once.
+        assert status_measures(app)["claims"][()] == 3
+    assert status_measures(app)["claims"][()] == 3
+    assert status_measures(open_app())["claims"][()] == 3
+
+
+def test_deliveries_that_fail_are_a_problem(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = open_app(agents={"reach": ["127.0.0.1"]})
+    app.agents.create("webhook", {"url": "http://127.0.0.1:1/hook", "secret": "0123456789"}, id="hook")
+    with Worker(app, app.agents.queue):
+        app.agents.create("echo", {"subject": "rain", "interval_s": 3600}, id="a")
+        Processes(app.store).enter("worker")
+        wait_until(lambda: any("hook" in text for text in installation_status(app).problems))
+        (problem,) = installation_status(app).problems
+        assert problem.startswith("Agent `hook` of tenant `main` cannot deliver its events")
+        assert "`127.0.0.1` cannot be reached: Connection refused." in problem
+        assert status_measures(app)["deliveries_failing"][("main", "hook")] > 0
+        assert status_measures(app)["deliveries_lost"][("main", "hook")] == 0
+        # A receiver that does not come back: events are given up, and that is said for a day.
+        monkeypatch.setattr("etude.agents.delivery.GIVE_UP_S", 0.0)
+        wait_until(lambda: status_measures(app)["deliveries_lost"][("main", "hook")])
+        wait_until(lambda: any("gave up" in text for text in installation_status(app).problems))
+    app.agents.destroy("hook", grace=0.0)
+    wait_until(lambda: installation_status(app).problems == () or "hook" not in installation_status(app).problems[0])

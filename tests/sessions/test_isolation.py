@@ -313,3 +313,26 @@ from etude.sessions import isolation
 sys.exit(isolation.probe_isolation()[0] != 3)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+WITHOUT_CAPSET = """
+import ctypes, os, platform, struct
+from etude.sessions.isolation import drop_capabilities
+if os.getuid() == 0:
+    os.setresuid(65534, 65534, 65534)
+number = {"x86_64": 126, "aarch64": 91}[platform.machine()]
+libc = ctypes.CDLL(None, use_errno=True)
+# Load the number of the system call; `capset` fails with EPERM, and any other is allowed.
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | 1), (0x06, 0, 0, 0x7FFF0000)]
+filter = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in code))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(filter)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0
+drop_capabilities()
+print("confined")
+"""
+
+
+def test_a_process_without_capabilities_needs_no_right_to_drop_them() -> None:
+    """As in a service of systemd with `SystemCallFilter=~@privileged`."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_CAPSET], capture_output=True, text=True)
+    assert done.stdout == "confined\n", done.stderr

@@ -94,6 +94,7 @@ class _Batch:
         self._failures = int(state.get("failures", 0))
         self._sent = 0
         self._lost = int(state.get("lost", 0))
+        self._lost_at: float | None = state.get("lost_at")
         self._error: str | None = state.get("error")
         self._stopped = False
         """True if no further delivery is to be tried in this step."""
@@ -160,6 +161,7 @@ class _Batch:
         since = now if held.since is None else held.since
         if now - since >= GIVE_UP_S:
             self._lost += 1
+            self._lost_at = now
             held.failures, held.since = 0, None
             return True
         held.failures, held.since = held.failures + 1, since
@@ -176,6 +178,7 @@ class _Batch:
         memory: dict[str, Any] = {
             "at": self._at,
             "lost": self._lost,
+            "lost_at": self._lost_at,
             "failures": self._failures,
             "down": self.down,
             "error": error,

@@ -32,6 +32,7 @@ from etude.operations.prune import prune_quietly
 from etude.store.action import Finish, StepRecord
 from etude.store.agents import AgentStore
 from etude.store.identity import Identity
+from etude.store.processes import BEAT_S, HUNG_S
 from etude.store.queue import LEASE_S, Queue
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Worker:
         """A moving average of the duration of steps."""
         self._next_due: float | None = None
         self._sweep_due = threading.Event()
-        self._renewed = time.monotonic()
+        self._renewed = self._maintained = self._dispatched = time.monotonic()
         self._draining = threading.Event()
         self._drained = threading.Event()
         """Set once the dispatcher has stopped claiming."""
@@ -107,7 +108,7 @@ class Worker:
 
     def start(self) -> Self:
         """Start the threads and return the worker."""
-        self._renewed = time.monotonic()
+        self._renewed = self._maintained = self._dispatched = time.monotonic()
         self._wake_maintenance.set()  # take over from lost workers at once
         self._unlisten = self.queue.listen(self._on_notification)
         self._new_events.set()
@@ -138,6 +139,11 @@ class Worker:
         self._wake.set()
 
     @property
+    def responsive(self) -> bool:
+        """False if the worker hangs: its dispatcher or its maintenance thread has not begun a round for a while."""
+        return time.monotonic() - min(self._maintained, self._dispatched) < HUNG_S
+
+    @property
     def at_work(self) -> int:
         """The number of steps that this worker is running."""
         return len(self._running)
@@ -165,6 +171,7 @@ class Worker:
             self._unlisten()
         with suppress(EtudeError):  # if the store is gone, the usage of the last moment is lost
             self._identity.write_down()
+            self.queue.write_totals()
         if self._owns_queue:
             self.queue.close()
         for agent in self._step_runner.agents_with_sessions():
@@ -207,6 +214,7 @@ class Worker:
         finished: list[Finish] = []
         unsure = False
         while not self._stopped.is_set() or finished or self._ended:
+            self._dispatched = time.monotonic()
             self._wake.clear()
             self._delay_commit()
             with self._lock:
@@ -350,12 +358,12 @@ class Worker:
     # Maintenance.
 
     def _maintain(self) -> None:
-        swept = renewed = looked = -math.inf
+        swept = renewed = looked = written = -math.inf
         while not self._stopped.is_set():
             # Batch events that arrive together.
             self._wake_maintenance.wait(BATCH_S if self._new_events.is_set() else POLL_S)
             self._wake_maintenance.clear()
-            now = time.monotonic()
+            now = self._maintained = time.monotonic()
             try:
                 ticks = now - swept >= POLL_S
                 if ticks or self._new_control.is_set():
@@ -374,6 +382,9 @@ class Worker:
                 if now - renewed >= self.lease / 3:
                     renewed = now
                     self._renew()
+                if now - written >= BEAT_S:
+                    written = now
+                    self.queue.write_totals()
                 self._identity.write_down()
             except Unavailable as error:
                 self._outage.failed(error.message)

@@ -9,7 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from etude.api.access_control import SAFE, read_access_secrets
@@ -250,9 +250,13 @@ class MiddlewareExchange:
 
     async def _keep_response(self) -> None:
         """Store the response to a claimed request before its end is sent: the client may repeat the request at once."""
-        if self._claim is None or self._captured is None or self._status >= 500 or self._status in TRANSIENT:
+        if self._claim is None or self._captured is None:
             return
         (owner, name), self._claim = self._claim, None
+        if self._status >= 500 or self._status in TRANSIENT:
+            with suppress(EtudeError):  # a repeated request gets a conflict until the claim is old
+                await self._server.access_store(self._server.identity.keep, owner, name, None)
+            return
         text = b"".join(self._captured).decode("utf-8")
         reply = StoredResponse(status=self._status, media=self._media, body=text)
         if self._scope["state"].get("secret"):

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from etude import wire
+from etude import process_confinement, wire
 from etude.api import result_formats as formats
 from etude.errors import LimitExceeded, SourceError, Unavailable, from_problem, problem
 from etude.fair_share import ThreadFairShare
@@ -129,16 +129,19 @@ class _Process:
         self.idle = True
         """Whether it may serve a next request."""
         kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TZ")}
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path), str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
-                env=kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-                start_new_session=True,
-            )
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._sock.close)
+            with theirs, process_confinement.explained_interpreter_start():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path), str(theirs.fileno())],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
+                    env=kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                    start_new_session=True,
+                )
+            opened.pop_all()
         wire.send_wire_frame(self._sock, {"memory": memory, "file_bytes": file_bytes})
 
     @property

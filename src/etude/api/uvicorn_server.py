@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import resource
 import signal
@@ -20,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from etude.api.server import create_app
 from etude.errors import EtudeError, Unavailable
-from etude.store.processes import Processes
+from etude.store.processes import ProcessHeartbeat
 from etude.telemetry import TelemetryAccessLog
 
 if TYPE_CHECKING:
@@ -193,6 +192,7 @@ class UvicornServer(uvicorn.Server):
         self._server = server
         self.on_listening: Callable[[str], None] | None = None
         """Called once with the address."""
+        self._heartbeat: ProcessHeartbeat | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen and print the address."""
@@ -207,12 +207,9 @@ class UvicornServer(uvicorn.Server):
 
     def _enter(self, address: str) -> None:
         """Add this server to those that `etude status` shows; without the store it serves all the same."""
-        processes = Processes(self._server.app.store)
-        try:
-            processes.forget_dead()
-            processes.enter("server", address)
-        except EtudeError as error:
-            logging.getLogger("etude").warning("the server is not listed: %s", error.message)
+        worker = self._server.worker
+        working = None if worker is None else lambda: worker.responsive
+        self._heartbeat = ProcessHeartbeat(self._server.app.store, "server", address, working).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse new work, wait for running work and requests in flight, end the streams, and close."""
@@ -225,8 +222,8 @@ class UvicornServer(uvicorn.Server):
             await asyncio.sleep(0.05)
         server.run_watcher.close()
         await self._stop_requests()
-        with contextlib.suppress(EtudeError):
-            Processes(server.app.store).leave()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
         await super().shutdown(sockets)
 
     async def _stop_requests(self) -> None:

@@ -133,6 +133,13 @@ def _as_json(learned: Learned) -> dict[str, object]:
 
 
 def _watch(app: App, options: argparse.Namespace) -> None:
+    from etude.store.processes import Processes
+
+    with Processes(app.store).entered("learner"):
+        _watch_tests(app, options)
+
+
+def _watch_tests(app: App, options: argparse.Namespace) -> None:
     from etude.errors import LimitExceeded
     from etude.learning.edits.learner import WATCHED
     from etude.learning.edits.tests_completed import (

@@ -65,9 +65,7 @@ def _print(found: Status) -> None:
         sys.stdout.write("\n")
         print_output_table(["tenant", "results", "limit"], rows, sys.stdout, [False, True, True])
     if found.processes:
-        processes = [
-            (p.role, p.host, str(p.pid), p.version, p.address, "alive" if p.alive else "gone") for p in found.processes
-        ]
+        processes = [(p.role, p.host, str(p.pid), p.version, p.address, p.state) for p in found.processes]
         sys.stdout.write("\n")
         print_output_table(["process", "host", "pid", "version", "address", "state"], processes, sys.stdout)
     if found.errors:

@@ -6,7 +6,6 @@ import argparse
 import signal
 import sys
 import threading
-from contextlib import suppress
 
 EXAMPLES = (
     "etude worker",
@@ -26,9 +25,9 @@ def run(options: argparse.Namespace) -> None:
     """Run agents until stopped, then let running steps finish."""
     from etude.agents.worker import Worker
     from etude.app import App
-    from etude.errors import EtudeError, Invalid
+    from etude.errors import Invalid
     from etude.process_confinement import share_process_arenas
-    from etude.store.processes import Processes
+    from etude.store.processes import ProcessHeartbeat
     from etude.telemetry import configure_telemetry_logs
 
     if options.slots < 1:
@@ -41,13 +40,10 @@ def run(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     with App() as app:
-        processes = Processes(app.store)
-        processes.forget_dead()
-        processes.enter("worker")
         worker = Worker(app, slots=options.slots).start()
+        heartbeat = ProcessHeartbeat(app.store, "worker", working=lambda: worker.responsive).start()
         sys.stderr.write(f"{app.store.worker_id} runs up to {options.slots} steps at once; Ctrl-C stops it.\n")
         stopped.wait()
         sys.stderr.write("no new steps; waiting for running steps ...\n")
         worker.stop(options.drain)
-        with suppress(EtudeError):  # the store may be gone; then its lock shows that this process is too
-            processes.leave()
+        heartbeat.stop()

@@ -19,7 +19,7 @@ from etude.entities import Entity
 from etude.mcp_server.caller import McpCaller, Tool
 from etude.store.action import URGENCY
 from etude.store.agents import AgentCause, AgentInfo, AgentStep
-from etude.store.processes import Processes
+from etude.store.processes import RUN_AGENTS, Processes
 
 AgentId = Annotated[str, Field(max_length=128, description="The id of an agent.")]
 Reason = Annotated[str | None, Field(max_length=MAX_REASON, description="Why; events have it.")]
@@ -62,7 +62,7 @@ def agents_create(
     check_agent_rights(caller.app, kind, config, caller.require)
     caller.check_capacity()
     made = caller.app.agents.create(kind, config, id, caller.key_id, cause=_cause(caller, None))
-    runs = any(process.alive for process in Processes(caller.app.store).list())
+    runs = any(p.alive and p.role in RUN_AGENTS for p in Processes(caller.app.store).list())
     return CreatedAgent(**dict(made), next="" if runs else NO_WORKER)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,8 @@ from urllib.request import Request, urlopen
 from etude import __version__
 from etude.entities import Entity, Run, RunFilter
 from etude.errors import EtudeError
-from etude.store.processes import RUN_AGENTS, Processes, ProcessInfo, Role
+from etude.store.agents import AgentStore, DeliveryState
+from etude.store.processes import RUN_AGENTS, Processes, ProcessInfo, ProcessState, Role
 from etude.store.queue import Queue
 
 if TYPE_CHECKING:
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 
 LATE_S = 60.0
 """An action that waits longer than this for a worker is a problem."""
+CLOCK_OFF_S = 5.0
+"""A clock that differs more than this from the clock of the store is a problem."""
+DELIVERY_FAILURES = 3
+"""Deliveries are a problem after this many failed attempts, or `LATE_S` after the first one."""
+DAY_S = 86_400.0
 LOW_SHARE = 0.05
 LOW_BYTES = 5 << 30
 """A disk with less than a twentieth free, and less than this, is nearly full."""
@@ -197,22 +204,27 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
             )
     roles = {process.role for process in alive}
     for process in processes:
-        if not process.alive:
-            article = "An" if process.role == "observer" else "A"
+        article = "An" if process.role == "observer" else "A"
+        if process.state == "hung":
+            problems.append(
+                f"{article} {process.role} hangs: process {process.pid} on {process.host} wrote its last heartbeat "
+                f"{process.seen_s:,.0f} s ago. Others take over its actions. Look at its log, then end it with "
+                f"`kill -9 {process.pid}`, and start it again."
+            )
+        elif process.state == "gone":
             ended = f"{article} {process.role} ended without stopping: process {process.pid} on {process.host}."
             if process.role in roles:
                 notes.append(ended)
             else:
                 problems.append(f"{ended} No other {process.role} runs: look at its log, and start it again.")
+    problems += _clock_problems(processes, Processes(store).clock_skew())
+    _look_at_deliveries(AgentStore(Queue(store)).deliveries(), problems, notes)
     if failed := depth.agents.get("error"):
         notes.append(f"{failed:,} agents have the status `error`: `etude agents list --status error`.")
     errors = _last_errors(store)
     notes += _outage_notes(errors)
     if retried := int(Queue(store).read(RETRIED_ACTIONS)[0][0]):
-        notes.append(
-            f"{retried:,} actions of agents failed and are tried again, such as deliveries to a webhook: "
-            "`etude actions list --state delayed`."
-        )
+        notes.append(f"{retried:,} actions of agents failed and are tried again: `etude actions list --state delayed`.")
     versions = sorted({process.version for process in alive})
     if len(versions) > 1:
         notes.append(f"Versions {', '.join(versions)} run side by side.")
@@ -233,6 +245,40 @@ def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[st
         "sessions": app.session_pool.counts(),
         "errors": tuple(errors),
     }
+
+
+def _clock_problems(processes: list[ProcessInfo], here: float) -> list[str]:
+    """Say which clocks differ from the clock of the store. `here` is how far that of this machine is ahead."""
+    clocks = [("this machine", here)]
+    clocks += [
+        (f"process {process.pid} ({process.role}) on {process.host}", process.clock_skew_s)
+        for process in processes
+        if process.state != "gone" and process.clock_skew_s is not None
+    ]
+    return [
+        f"The clock of {whose} is {abs(skew):,.0f} s {'ahead of' if skew > 0 else 'behind'} the store's clock: "
+        "set both by NTP (`timedatectl set-ntp true`)."
+        for whose, skew in clocks
+        if abs(skew) > CLOCK_OFF_S
+    ]
+
+
+def _look_at_deliveries(deliveries: list[DeliveryState], problems: list[str], notes: list[str]) -> None:
+    """Say which agents cannot deliver their events, and which have given some up within a day."""
+    now = time.time()
+    for each in deliveries:
+        whose = f"Agent `{each.agent}` of tenant `{each.tenant}`"
+        if each.since is not None:
+            text = f"{whose} cannot deliver its events, for {max(now - each.since, 0.0):,.0f} s: {each.error}"
+            if each.failures >= DELIVERY_FAILURES or now - each.since > LATE_S:
+                problems.append(f"{text} Check its receiver; each event is tried again for a day.")
+            else:
+                notes.append(f"{text} It tries again.")
+        if each.lost_at is not None and now - each.lost_at < DAY_S:
+            problems.append(
+                f"{whose} gave up {each.lost:,} events, which its receiver did not accept for a day. "
+                f"`etude events` lists events as long as `retention.events` keeps them."
+            )
 
 
 def tenant_storage_status(app: App) -> dict[str, TenantStorage]:
@@ -321,10 +367,26 @@ def _store_measures(app: App) -> dict[str, Mapping[tuple[str, ...], float]]:
     listed = Processes(app.store).list()
     # A role without a process is 0, so that an alert can compare it.
     processes: dict[tuple[str, ...], float] = {
-        (role, state): 0 for role in get_args(Role) for state in ("alive", "gone")
+        (role, state): 0 for role in get_args(Role) for state in get_args(ProcessState)
     }
-    processes |= Counter[tuple[str, ...]]((p.role, "alive" if p.alive else "gone") for p in listed)
+    processes |= Counter[tuple[str, ...]]((p.role, p.state) for p in listed)
+    clocks: dict[tuple[str, ...], float] = {}
+    for process in listed:
+        skew = process.clock_skew_s
+        if skew is not None and process.state != "gone":
+            clocks[(process.role,)] = max(clocks.get((process.role,), 0.0), skew, key=abs)
+    totals, deliveries, now = app.agents.queue.totals(), app.agents.agent_store.deliveries(), time.time()
     return {
+        "claims": {(): totals["claims"]},
+        "retries": {(): totals["retries"]},
+        "reclaimed": {(): totals["reclaimed"]},
+        "ended": {(end,): totals[end] for end in ("done", "failed", "cancelled")},
+        "clock_skew": clocks,
+        "deliveries_failing": {
+            (each.tenant, each.agent): 0.0 if each.since is None else max(now - each.since, 0.001)
+            for each in deliveries
+        },
+        "deliveries_lost": {(each.tenant, each.agent): each.lost for each in deliveries},
         "actions": {("ready",): depth.ready, ("delayed",): depth.delayed, ("running",): depth.running},
         "queue_oldest": {(): depth.oldest_s},
         "agents": {(status,): count for status, count in depth.agents.items()},
@@ -336,12 +398,8 @@ def _store_measures(app: App) -> dict[str, Mapping[tuple[str, ...], float]]:
 
 
 def _process_measures(app: App) -> dict[str, Mapping[tuple[str, ...], float]]:
-    counts, engines, disks = app.agents.queue.counts, app.pool.counts(), _find_disks(app)
+    engines, disks = app.pool.counts(), _find_disks(app)
     return {
-        "claims": {(): counts["claims"]},
-        "retries": {(): counts["retries"]},
-        "reclaimed": {(): counts["reclaimed"]},
-        "ended": {(end,): counts[end] for end in ("done", "failed", "cancelled")},
         "engines": {(state,): engines[state] for state in ("busy", "idle", "waiting")},
         "engines_killed": {(): engines["killed"]},
         "sessions": {(state,): count for state, count in app.session_pool.counts().items()},

@@ -25,6 +25,7 @@ import time
 from dataclasses import dataclass
 
 from etude import process_confinement
+from etude.errors import SandboxError
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     0x20000,
@@ -153,7 +154,10 @@ def can_isolate() -> bool:
 def _can_isolate_afresh() -> bool:
     """Try the same in a new process, which has loaded nothing else."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import can_isolate; sys.exit(not can_isolate())"
-    return subprocess.run([sys.executable, "-E", "-s", "-c", code], capture_output=True, check=False).returncode == 0
+    with process_confinement.explained_interpreter_start(SandboxError):
+        return (
+            subprocess.run([sys.executable, "-E", "-s", "-c", code], capture_output=True, check=False).returncode == 0
+        )
 
 
 def isolated_interpreter_paths() -> list[str]:
@@ -380,8 +384,10 @@ def drop_capabilities() -> None:
         if _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             break
     header = ctypes.create_string_buffer(struct.pack("II", 0x20080522, 0))
-    empty = ctypes.create_string_buffer(24)
-    _call("capset", header, empty)
+    found = ctypes.create_string_buffer(24)
+    # A service may have no capabilities, and no right to call `capset` either (systemd's `~@privileged`).
+    if _LIBC.capget(header, found) != 0 or any(found.raw):
+        _call("capset", header, ctypes.create_string_buffer(24))
 
 
 def become_nobody() -> None:

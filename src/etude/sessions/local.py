@@ -65,24 +65,28 @@ class LocalForkServer:
         self._scratch_root = tempfile.mkdtemp(prefix="etude-session-") if level < 3 else ""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-E", "-s", "-c", _START.format(path=_import_path())]
-        with theirs:
-            self._process = subprocess.Popen(
-                [*command, "--control", str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
-                # No variables of the host: a session can read the environment of its fork server.
-                env={"PATH": "/usr/bin:/bin", **ENVIRONMENT},
-                start_new_session=True,
-            )
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._control.close)
+            opened.callback(shutil.rmtree, self._scratch_root, ignore_errors=True)
+            with theirs, process_confinement.explained_interpreter_start(SandboxError):
+                self._process = subprocess.Popen(
+                    [*command, "--control", str(theirs.fileno())],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
+                    # No variables of the host: a session can read the environment of its fork server.
+                    env={"PATH": "/usr/bin:/bin", **ENVIRONMENT},
+                    start_new_session=True,
+                )
+            opened.pop_all()
         self._send(self._config(spec))
         answer, _ = self._receive()
         if not answer.get("ok"):
             self.close()
             raise SandboxError(
                 f"The fork server could not start at level {level}: {answer.get('error')}.",
-                hint="`etude check sandbox local` shows what this machine allows.",
+                hint=_start_hint(str(answer.get("error"))),
             )
 
     def _config(self, spec: SandboxSpec) -> dict[str, Any]:
@@ -214,6 +218,16 @@ class LocalChannel(Channel):
         if self._server.level < 3:
             with self._lock:
                 self._server.ask("end_children", 1, self._pidfd)
+
+
+def _start_hint(error: str) -> str:
+    """Return what to do if the fork server could not start."""
+    if error.startswith("PermissionError"):
+        return (
+            "Sessions do not run as root: install Python, its packages and etude where every user may read them, such "
+            "as /opt/etude. `etude check sandbox local` shows what else this machine refuses."
+        )
+    return "`etude check sandbox local` shows what this machine allows."
 
 
 def _opened(group: Cgroup | None) -> contextlib.AbstractContextManager[list[int]]:

@@ -112,11 +112,16 @@ class EngineClient:
         self._query_id = 0
         self.killed = False
         self.info: Json = {}
-        with data, control:
-            if fork:
-                self._process = engine_process.fork_engine(data, control, preload, str(self._scratch.path))
-            else:
-                self._process = engine_process.spawn_engine(data, control, network, preload, str(self._scratch.path))
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._data.close)
+            opened.callback(self._control.close)
+            with data, control:
+                folder = str(self._scratch.path)
+                if fork:
+                    self._process = engine_process.fork_engine(data, control, preload, folder)
+                else:
+                    self._process = engine_process.spawn_engine(data, control, network, preload, folder)
+            opened.pop_all()
 
     @property
     def pid(self) -> int:

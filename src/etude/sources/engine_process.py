@@ -40,15 +40,18 @@ def spawn_engine(data: socket, control: socket, network: bool, preload: str, scr
     command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
     command += ["--data", str(data.fileno()), "--control", str(control.fileno())]
     command += ["--network"] if network else ["--preload", preload]
-    return subprocess.Popen(
-        command,
-        pass_fds=(data.fileno(), control.fileno()),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
-        env=_clean_environment(scratch),
-        start_new_session=True,  # Ctrl-C reaches only the host, which then cancels properly
-    )
+    from etude import process_confinement
+
+    with process_confinement.explained_interpreter_start():
+        return subprocess.Popen(
+            command,
+            pass_fds=(data.fileno(), control.fileno()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
+            env=_clean_environment(scratch),
+            start_new_session=True,  # Ctrl-C reaches only the host, which then cancels properly
+        )
 
 
 def can_fork_engine() -> bool:

@@ -61,6 +61,7 @@ LISTENING = f"""SELECT tenant, id, config,
     CASE WHEN EXISTS (SELECT 1 FROM actions WHERE seq = agents.head_seq AND kind <> 'wake') THEN 1 ELSE 0 END,
     CASE WHEN running IS NULL AND length(state) <= {MAX_LISTENING_STATE} THEN state END
     FROM agents WHERE listens = 1 AND status = 'active' ORDER BY tenant, id"""
+DELIVERING = "SELECT tenant, id, state FROM agents WHERE listens = 1 AND status = 'active' ORDER BY tenant, id"
 FIND_DESTROYED = "SELECT no FROM agents WHERE no {among int} AND status = 'destroyed'"
 SET_STATUS = "UPDATE agents SET status = ?, updated_at = {now} WHERE no = ?"
 DESTROY = "UPDATE agents SET status = ?, destroy_at = {now} + ?, updated_at = {now} WHERE no = ?"
@@ -146,6 +147,23 @@ NO_CAUSE = AgentCause()
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryState:
+    """How the deliveries of an agent stand, such as those to a webhook."""
+
+    tenant: str
+    agent: str
+    failures: int
+    """Attempts that failed since one succeeded."""
+    since: float | None
+    """When the oldest event that has not arrived failed first, in seconds since 1970."""
+    error: str
+    lost: int
+    """Events that were given up."""
+    lost_at: float | None
+    """When an event was given up last, in seconds since 1970."""
+
+
+@dataclass(frozen=True)
 class ListeningAgent:
     """An agent that events wake."""
 
@@ -296,6 +314,11 @@ class AgentStore:
             ListeningAgent(tenant, name, json.loads(config), bool(queued), json.loads(state or "{}"))
             for tenant, name, config, queued, state in self.queue.read(LISTENING)
         ]
+
+    def deliveries(self) -> list[DeliveryState]:
+        """Return how the deliveries of all tenants stand, as far as their agents have recorded it."""
+        found = [(tenant, name, json.loads(state or "{}")) for tenant, name, state in self.queue.read(DELIVERING)]
+        return [_delivery(tenant, name, state) for tenant, name, state in found if "held" in state]
 
     def of(self, tenant: str) -> AgentStore:
         """Return the agents of another tenant."""
@@ -499,6 +522,20 @@ def _agent_info(row: tuple[Any, ...]) -> AgentInfo:
         created_at=_time(created),
         updated_at=_time(updated),
         next_at=_time(next_at),
+    )
+
+
+def _delivery(tenant: str, agent: str, state: dict[str, Any]) -> DeliveryState:
+    failed = [held["since"] for held in state["held"].values() if held.get("since") is not None]
+    failures = max((int(held.get("failures", 0)) for held in state["held"].values()), default=0)
+    return DeliveryState(
+        tenant=tenant,
+        agent=agent,
+        failures=max(failures, int(state.get("failures", 0))) if failed else 0,
+        since=min(failed, default=None),
+        error=str(state.get("error") or ""),
+        lost=int(state.get("lost", 0)),
+        lost_at=state.get("lost_at"),
     )
 
 

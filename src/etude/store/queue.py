@@ -164,6 +164,10 @@ DEPTH = f"""SELECT (SELECT count(*) FROM actions WHERE state = 'ready'),
         WHERE {CLAIMABLE.replace("status", "agents.status")})"""
 AGENTS = """SELECT CASE WHEN status = 'active' AND failed = 1 THEN 'error' ELSE status END, count(*)
     FROM agents GROUP BY 1"""
+ADD_TOTALS = """INSERT INTO queue_totals (name, total)
+    SELECT f.name, f.total FROM {rows name text, total int} f WHERE true
+    ON CONFLICT (name) DO UPDATE SET total = queue_totals.total + excluded.total"""
+TOTALS = "SELECT name, total FROM queue_totals"
 REMOVE_CONTROL = """DELETE FROM control WHERE seq IN (SELECT seq FROM control WHERE created_at < {now} - ?
     AND (applied_at IS NOT NULL OR agent IN (SELECT no FROM agents WHERE status = 'destroyed')) ORDER BY seq LIMIT ?)
     RETURNING seq"""
@@ -204,6 +208,9 @@ class Queue:
         self._served: dict[str, int] = {}
         self.counts: Counter[str] = Counter()
         """What this process did: `claims`, `retries`, `reclaimed`, and ended actions by how they ended."""
+        self._totals_lock = threading.Lock()
+        self._written: Counter[str] = Counter()
+        """The part of `counts` that the totals of the store include."""
         self._clock: float | None = None
         """The database's time at the last sweep."""
 
@@ -434,6 +441,24 @@ class Queue:
         ((ready, delayed, running, failed, oldest),) = self.read(DEPTH)
         agents = {str(status): int(count) for status, count in self.read(AGENTS)}
         return QueueDepth(ready, delayed, running, failed, max(0.0, float(oldest or 0.0)), agents)
+
+    def totals(self) -> Counter[str]:
+        """Return what all processes did, as in `counts`: as far as they have written it, and all that this one did."""
+        with self._totals_lock:
+            written = Counter({str(name): int(total) for name, total in self.read(TOTALS)})
+            return written + self._unwritten()
+
+    def write_totals(self) -> None:
+        """Add what this process did since the last call to the totals of the store."""
+        with self._totals_lock:
+            if added := self._unwritten():
+                with self.transaction() as work:
+                    # In order: two processes that lock rows in different orders would deadlock.
+                    work.do(ADD_TOTALS, *work.rows(sorted(added.items())))
+                self._written += added
+
+    def _unwritten(self) -> Counter[str]:
+        return Counter(dict(self.counts)) - self._written
 
     # Leases and maintenance.
 

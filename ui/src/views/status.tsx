@@ -9,12 +9,14 @@ import { link } from "../router";
 
 interface Process {
   id: string;
-  role: "server" | "worker";
+  role: "server" | "worker" | "observer" | "learner";
   host: string;
   pid: number;
   version: string;
   address: string;
   started_at: string;
+  /** `hung`: it is there, but has not said for a while that it works. */
+  state: "alive" | "hung" | "gone";
   alive: boolean;
 }
 
@@ -99,20 +101,20 @@ function Work({ status: { queue, runs, sessions, engines } }: { status: Status }
 function Processes({ processes }: { processes: Process[] }) {
   return (
     <section class="sect">
-      <div class="hd"><h2>Servers and workers</h2><small>{count(processes.filter((process) => process.alive).length)} of {count(processes.length)} alive</small></div>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Servers and workers">
+      <div class="hd"><h2>Processes</h2><small>{count(processes.filter((process) => process.alive).length)} of {count(processes.length)} alive</small></div>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Processes">
         <table>
           <thead><tr><th>process</th><th>state</th><th>host</th><th class="n">pid</th><th>since</th></tr></thead>
           <tbody>{processes.map((process) => (
             <tr key={process.id}>
               <th>{process.role}{process.address && <small class="mono"> {process.address}</small>}</th>
-              <td><State shape={process.alive ? "good" : "bad"}>{process.alive ? "alive" : "gone"}</State></td>
+              <td><State shape={process.alive ? "good" : "bad"}>{process.state}</State></td>
               <td>{process.host}</td><td class="n">{process.pid}</td><td class="soft">{moment(process.started_at)}</td>
             </tr>
           ))}</tbody>
         </table>
       </div>
-      <p class="note">Each runs agents. <code>etude worker</code> adds another, here or on another machine.</p>
+      <p class="note">Servers and workers run agents. <code>etude worker</code> adds another, here or on another machine.</p>
     </section>
   );
 }

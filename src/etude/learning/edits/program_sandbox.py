@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from etude import process_confinement
 from etude.errors import SandboxError
 from etude.learning.edits.workspace_files import read_workspace_file_bytes
 from etude.sessions import isolation
@@ -98,15 +99,16 @@ def run_program_in_sandbox(program: Program) -> Ended:
     own = [*isolation.isolated_interpreter_paths(), os.path.dirname(os.path.dirname(etude.__file__))]
     path = [p for p in sys.path if any(p == o or p.startswith(f"{o}/") for o in own)]
     with tempfile.TemporaryFile() as output, _Channel(MESSAGES) as messages, _Channel(RESULT + 2) as result:
-        process = subprocess.Popen(
-            [sys.executable, "-E", "-s", "-c", _START.format(path=path)],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            pass_fds=(messages.theirs, result.theirs),
-            env={"PATH": "/usr/bin:/bin"},
-            start_new_session=True,
-        )
+        with process_confinement.explained_interpreter_start(SandboxError):
+            process = subprocess.Popen(
+                [sys.executable, "-E", "-s", "-c", _START.format(path=path)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=(messages.theirs, result.theirs),
+                env={"PATH": "/usr/bin:/bin"},
+                start_new_session=True,
+            )
         config = _config(program, messages.theirs, result.theirs)
         messages.receive(process.kill)
         result.receive(process.kill)
