@@ -93,13 +93,16 @@ class Processes:
     @contextlib.contextmanager
     def entered(self, role: Role) -> Iterator[None]:
         """List this process while the block runs; SIGTERM ends the block, so that the process leaves."""
+        before = None
         with contextlib.suppress(ValueError):  # only the main thread may handle signals
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         heartbeat = ProcessHeartbeat(self._store, role).start()
         try:
             yield
         finally:
             heartbeat.stop()
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)
 
     def list(self) -> list[ProcessInfo]:
         """Return all processes, those that are gone without having left too."""
