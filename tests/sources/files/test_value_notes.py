@@ -186,3 +186,14 @@ def test_a_header_repeated_below_the_sample_is_skipped(tmp_path: Path) -> None:
 def test_a_value_equal_to_its_name_stays(tmp_path: Path) -> None:
     assert read(tmp_path / "data.csv", "name\nAnn\nname\n").row_count == 2
     assert read(tmp_path / "more.csv", "first,last\nAnn,Lee\nfirst,Ott\n").row_count == 2
+
+
+def test_a_column_of_markers_alone_is_told(tmp_path: Path) -> None:
+    assert "2 of 2 values stand for a missing one ('N/A'), kept" in said(tmp_path / "data.csv", "a,b\n1,N/A\n2,N/A\n")
+
+
+def test_nan_in_json_is_told(tmp_path: Path) -> None:
+    assert (
+        said(tmp_path / "data.json", '[{"a": NaN}, {"a": 1.5}]')
+        == "Column `a` is DOUBLE: 1 of its values is NaN, kept."
+    )

@@ -70,7 +70,7 @@ def describe_values(con: Any, staged: Path, rows: int, report: LoadReport, leave
     types = []
     for column, (values, markers, spaced, garbled, _) in found.items():
         said = []
-        if 0 < markers < values and column not in known:
+        if markers and column not in known:
             shown = _examples(con, staged, column, MARKER)
             said.append(f"{_of(markers, values, 'stands', 'stand')} for a missing one ({shown}), kept as text")
         if 0 < spaced < values:
@@ -128,7 +128,7 @@ def _describe_totals(con: Any, staged: Path, rows: int, columns: list[Column], l
         return []
     column, values = inner
     shown = ", ".join(map(repr, values[:SHOWN])) + (", ..." if len(values) > SHOWN else "")
-    return [f"Some rows look like totals (`{column}`: {shown}); they are rows of the table, so sums count them twice."]
+    return [f"Some rows look like totals (`{column}`: {shown}); if they are, sums over all rows count values twice."]
 
 
 def _labelled_rows(
