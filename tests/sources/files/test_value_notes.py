@@ -107,6 +107,8 @@ def test_a_large_file_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(value_notes, "SAMPLE_ROWS", 10)
     content = "id,a\n" + "".join(f"{i},{'N/A' if i % 3 else 'x'}\n" for i in range(100))
     assert "66 of 100 values stand for a missing one" in said(tmp_path / "data.csv", content)
+    content = "item,n\n" + "".join(f"{'Total' if i == 98 else i},x{i}\n" for i in range(99))
+    assert "The last row looks like a total" in said(tmp_path / "totals.csv", content)
 
 
 def test_mixed_types_in_a_key_are_told(tmp_path: Path) -> None:
