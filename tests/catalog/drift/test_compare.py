@@ -315,6 +315,12 @@ def a_third_of_the_rows_is_lost(world: World, chance: np.random.Generator) -> No
     _keep(world["orders"], lambda i: not lost[i])
 
 
+@plant("volume", "orders")
+def one_row_in_twenty_is_lost(world: World, chance: np.random.Generator) -> None:
+    lost = chance.random(len(world["orders"]["id"])) < 0.05
+    _keep(world["orders"], lambda i: not lost[i])
+
+
 @plant("volume|key-broken", "orders")
 def all_rows_are_loaded_twice(world: World, chance: np.random.Generator) -> None:
     world["orders"] = {name: values * 2 for name, values in world["orders"].items()}

@@ -153,6 +153,7 @@ UNABLE: dict[str, tuple[str, bytes, str]] = {
     "fixed width": ("a.txt", b"id   name    v\n1    tea     5\n2    milk   60\n3    rice  700\n", "fixed width"),
     "garbage": ("a.csv", bytes(range(256)) * 20, "binary data"),
     "a web page": ("a.csv", b"<!DOCTYPE html><html><body>404</body></html>", "web page"),
+    "XML": ("a.xml", b"<rows>\n  <row><a>1</a></row>\n</rows>\n", "XML"),
     "an image": ("a.csv", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "an image"),
     "a database": ("a.csv", b"SQLite format 3\0" + b"\0" * 84, "a SQLite database"),
     "cut gzip": ("a.csv.gz", gzip.compress(PLAIN * 999)[:60], "not a whole gzip file"),

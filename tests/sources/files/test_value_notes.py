@@ -107,6 +107,8 @@ def test_a_large_file_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(value_notes, "SAMPLE_ROWS", 10)
     content = "id,a\n" + "".join(f"{i},{'N/A' if i % 3 else 'x'}\n" for i in range(100))
     assert "66 of 100 values stand for a missing one" in said(tmp_path / "data.csv", content)
+    content = "item,n\n" + "".join(f"{'Total' if i == 98 else i},x{i}\n" for i in range(99))
+    assert "The last row looks like a total" in said(tmp_path / "totals.csv", content)
 
 
 def test_mixed_types_in_a_key_are_told(tmp_path: Path) -> None:
@@ -186,3 +188,14 @@ def test_a_header_repeated_below_the_sample_is_skipped(tmp_path: Path) -> None:
 def test_a_value_equal_to_its_name_stays(tmp_path: Path) -> None:
     assert read(tmp_path / "data.csv", "name\nAnn\nname\n").row_count == 2
     assert read(tmp_path / "more.csv", "first,last\nAnn,Lee\nfirst,Ott\n").row_count == 2
+
+
+def test_a_column_of_markers_alone_is_told(tmp_path: Path) -> None:
+    assert "2 of 2 values stand for a missing one ('N/A'), kept" in said(tmp_path / "data.csv", "a,b\n1,N/A\n2,N/A\n")
+
+
+def test_nan_in_json_is_told(tmp_path: Path) -> None:
+    assert (
+        said(tmp_path / "data.json", '[{"a": NaN}, {"a": 1.5}]')
+        == "Column `a` is DOUBLE: 1 of its values is NaN, kept."
+    )

@@ -21,6 +21,8 @@ __all__ = ["Change", "compare"]
 DAY = 86400.0
 SHRINK, GROW = math.log(0.8), math.log(1.5)
 """How far a row count may change between two runs if earlier runs do not show what is usual."""
+NO_GAPS, GAPS = 0.995, 0.02
+"""Numbers have no gaps if so many of them are there; rows were deleted if such a share is missing later."""
 
 
 def compare(before: SourceProfile, after: SourceProfile, history: Sequence[SourceProfile] = ()) -> tuple[Change, ...]:
@@ -78,7 +80,7 @@ def _compare_table(
         return [*found, make_change("table-emptied", after.name, text, before=before.rows, after=0)]
     if not before.rows or not after.rows:
         return found
-    found.extend(_volume(after, before.rows, after.rows, series))
+    found.extend(_deleted(before, after) or _volume(after, before.rows, after.rows, series))
     found.extend(_freshness(before, after, runs, made))
     found.extend(_keys(before, after))
     changes = [(pair, find_column_drift(pair)) for pair in pairs]
@@ -219,6 +221,31 @@ def _volume(table: TableProfile, before: int, after: int, series: Sequence[Table
     text = f"The row count of `{table.name}` {word} from {before:,} to {after:,} ({_times(math.exp(step))})."
     strength = min(1.0, abs(step) / (1.4 if step < 0 else 3.0))
     yield make_change("volume", table.name, text, strength, before=before, after=after)
+
+
+def _deleted(before: TableProfile, after: TableProfile) -> list[Change]:
+    """Return the rows that are gone from within a table whose numbers had no gaps, which chance does not explain."""
+    for column in after.columns:
+        former = before.column(column.name)
+        if former is None or not (former.unique and column.unique) or {former.family, column.family} != {"integer"}:
+            continue
+        had, has = _span(former), _span(column)
+        rows, later = before.rows or 0, after.rows or 0
+        if not had or not has or rows < NO_GAPS * had or later > (1 - GAPS) * has or later >= rows:
+            continue
+        text = (
+            f"The row count of `{after.name}` fell from {rows:,} to {later:,} ({_times(later / rows)}): "
+            f"`{column.name}` had no gaps, and now {has - later:,} values are missing."
+        )
+        strength = min(1.0, 4 * (1 - later / rows))
+        return [make_change("volume", after.name, text, strength, before=rows, after=later)]
+    return []
+
+
+def _span(column: ColumnProfile) -> int:
+    """Return how many whole numbers there are from the lowest to the highest value; 0 if they are not known."""
+    low, high = column.min, column.max
+    return high - low + 1 if isinstance(low, int) and isinstance(high, int) else 0
 
 
 def _freshness(

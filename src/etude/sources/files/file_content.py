@@ -36,7 +36,7 @@ FOREIGN = (
     (b"\xff\xd8\xff", "an image", "Remove it from the source."),
 )
 JSON = re.compile(r"\s*(\[\s*\{|\{\s*\")")
-MARKUP = re.compile(r"\s*<(\?xml|!doctype|html|head|body|table)\b", re.IGNORECASE)
+MARKUP = re.compile(r"\s*<((\?xml|!doctype|html|head|body|table)\b|\w[^<>]*>\s*<\w)", re.IGNORECASE)
 UNPRINTABLE = bytes(b for b in range(1, 32) if b not in b"\t\n\r\f\x1b")
 SENTENCE_WORDS = 4
 MOST_UNPRINTABLE = 0.1

@@ -64,6 +64,9 @@ def _describe(con: Any, target: Path, rows: int) -> tuple[tuple[TypeNote, ...], 
     types = [describe_wide_number_type(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
     for name in (c[0] for c in columns if c[1] == "DOUBLE"):
         column = quote_identifier(name)
+        nans = con.execute(f"SELECT count(*) FILTER (isnan({column})) FROM {read_parquet(str(target))}").fetchone()[0]
+        if nans:
+            types.append(TypeNote(name, "DOUBLE", f"{nans:,} of its values {'is' if nans == 1 else 'are'} NaN, kept"))
         test = f"abs({column}) >= {LARGEST_INTEGER} AND isfinite({column})"
         if con.execute(f"SELECT count(*) FILTER ({test}) FROM {read_parquet(str(target))}").fetchone()[0]:
             types.append(TypeNote(name, "DOUBLE", "it keeps 15 to 17 digits of its values beyond 64 bits"))

@@ -14,7 +14,7 @@ from etude.sources.files.load_report import LoadReport, TypeNote
 from etude.sources.files.parquet import read_parquet
 from etude.sources.quoting import quote_identifier, quote_literal
 
-SAMPLE_ROWS = 200_000
+SAMPLE_ROWS = 50_000
 """In a larger file, columns without such a value in a sample of this size are not read as a whole."""
 SHOWN = 3
 TOTAL = (
@@ -63,14 +63,16 @@ def describe_values(con: Any, staged: Path, rows: int, report: LoadReport, leave
         return report  # DuckDB cannot number the rows of such a file
     texts = [name for name, kind in columns if kind == "VARCHAR" and name != leave]
     step = rows // SAMPLE_ROWS + 1
-    found = _count(con, staged, texts, step)
-    if step > 1:
-        found = _count(con, staged, [c for c, (_, *odd) in found.items() if any(odd)], 1)
+    # A total is most often the last row.
+    sampled = f" WHERE file_row_number % {step} = 0 OR file_row_number = {rows - 1}" if step > 1 else ""
+    found = _count(con, staged, texts, sampled)
+    if sampled:
+        found = _count(con, staged, [c for c, (_, *odd) in found.items() if any(odd)])
     known = {note.column for note in report.types}
     types = []
     for column, (values, markers, spaced, garbled, _) in found.items():
         said = []
-        if 0 < markers < values and column not in known:
+        if markers and column not in known:
             shown = _examples(con, staged, column, MARKER)
             said.append(f"{_of(markers, values, 'stands', 'stand')} for a missing one ({shown}), kept as text")
         if 0 < spaced < values:
@@ -97,10 +99,10 @@ def _on(test: str, column: str) -> str:
     return test.replace("{t}", f"trim({value})").replace("{v}", value)
 
 
-def _count(con: Any, staged: Path, texts: list[str], step: int) -> dict[str, tuple[int, ...]]:
+def _count(con: Any, staged: Path, texts: list[str], where: str = "") -> dict[str, tuple[int, ...]]:
     """Return for each column: values, markers of missing ones, those with spaces around, garbled ones, totals."""
     found: dict[str, tuple[int, ...]] = {}
-    source = _numbered(staged) + (f" WHERE file_row_number % {step} = 0" if step > 1 else "")
+    source = _numbered(staged) + where
     for start in range(0, len(texts), COLUMNS_AT_ONCE):
         chunk = texts[start : start + COLUMNS_AT_ONCE]
         counts = []
@@ -128,7 +130,7 @@ def _describe_totals(con: Any, staged: Path, rows: int, columns: list[Column], l
         return []
     column, values = inner
     shown = ", ".join(map(repr, values[:SHOWN])) + (", ..." if len(values) > SHOWN else "")
-    return [f"Some rows look like totals (`{column}`: {shown}); they are rows of the table, so sums count them twice."]
+    return [f"Some rows look like totals (`{column}`: {shown}); if they are, sums over all rows count values twice."]
 
 
 def _labelled_rows(
