@@ -320,7 +320,7 @@ def test_runs_from_before_there_were_words_are_found_by_them(place: str, open_st
             "lesson_events",
             "lesson_changes",
             "diagnoses",
-            *("pins", "artifact_runs", "unused_artifacts", "leases", "processes"),
+            *("pins", "artifact_runs", "unused_artifacts", "leases", "processes", "queue_totals"),
         ):
             execute(f"DROP TABLE {table}")
         execute("DELETE FROM schema_version WHERE version > 6")
