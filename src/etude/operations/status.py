@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 from etude import __version__
 from etude.entities import Entity, Run, RunFilter
 from etude.errors import EtudeError
+from etude.store.base import StorageUse
 from etude.store.processes import RUN_AGENTS, Processes, ProcessInfo, Role
 from etude.store.queue import Queue
 
@@ -61,9 +62,14 @@ class DiskUse(Entity):
 
 
 class TenantStorage(Entity):
-    """The results and files of a tenant."""
+    """The bytes of a tenant that count toward its storage quota."""
 
     bytes: int
+    """All of them."""
+    files: int
+    """Results and files."""
+    records: int
+    """Records in the store: runs, messages, steps of agents."""
     limit: int
     """0 means no limit."""
 
@@ -240,9 +246,15 @@ def tenant_storage_status(app: App) -> dict[str, TenantStorage]:
     server = app.settings.server
     used = app.store.storage_by_tenant()
     names = sorted({*used, *server.tenant_storage})
+    found = {name: used.get(name, StorageUse()) for name in names}
     return {
-        name: TenantStorage(bytes=used.get(name, 0), limit=server.tenant_storage.get(name, server.storage))
-        for name in names
+        name: TenantStorage(
+            bytes=use.total,
+            files=use.files,
+            records=use.records,
+            limit=server.tenant_storage.get(name, server.storage),
+        )
+        for name, use in found.items()
     }
 
 
