@@ -86,7 +86,7 @@ def test_a_killed_process_leaves_no_part_of_an_upload(tmp_path: Path, moment: st
         app.uploads.remove_leftovers()
         assert list(app.sources()) == ["kept"]
         assert app.sql("kept", "SELECT sum(amount) FROM sales").rows() == [(42,)]
-        assert app.store.storage_used() >= len(SALES)
+        assert app.store.storage_use().files >= len(SALES)
         assert [p for p in files_of(home) if "lost" in str(p) or ".part" in str(p)] == []
         uploads = [p for p in (home / "objects" / "uploads" / "main").iterdir()]
         assert len(uploads) == 1

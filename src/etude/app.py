@@ -343,6 +343,7 @@ class App:
         """Add annotations to the tables of a source."""
         from etude.catalog.storage.annotations import put_annotations
 
+        self.store.check_storage()
         put_annotations(self, self.source(source), annotations)
 
     # -- search

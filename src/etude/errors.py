@@ -172,6 +172,11 @@ def is_outage_error(error: BaseException | None) -> bool:
     return isinstance(error, EtudeError) and error.retryable
 
 
+def is_storage_quota_error(error: BaseException | None) -> bool:
+    """Return whether the storage quota of a tenant refused the work."""
+    return isinstance(error, LimitExceeded) and error.details.get("limit") == "storage"
+
+
 def is_disk_full(error: BaseException) -> bool:
     """True if the error says that a disk or a quota is full."""
     no_space = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -166,6 +166,7 @@ class Runs:
         limits: Limits | None = None,
         fresh: bool = False,
     ) -> str:
+        self._app.store.check_storage()
         log = RunLog(self._storage)
         log.add(
             RunQueued(
@@ -394,12 +395,14 @@ class Runs:
 
     def steer(self, run_id: str, text: str) -> None:
         """Pass a text to the model of a run before its next turn."""
+        self._app.store.check_storage()
         self._require_question(run_id, "steered")
         statuses = ("queued", "running", "paused", "waiting")
         self._append(run_id, {status: [Guided(text=text)] for status in statuses}, "steered")
 
     def interrupt(self, run_id: str, text: str) -> None:
         """Stop the move that a run is making, in whichever process, and pass a text to its model."""
+        self._app.store.check_storage()
         self._require_question(run_id, "interrupted")
         control = self._live.control(run_id)
         if control is not None:
@@ -422,6 +425,7 @@ class Runs:
 
         Returns the entry that the run continues from.
         """
+        self._app.store.check_storage()
         self._append(run_id, {"waiting": [RunAnswered(text=text, by="user")]}, "answered")
         run = self._app.store.run(run_id)
         with contextlib.suppress(NotFound):  # the thread was deleted meanwhile

@@ -148,7 +148,7 @@ class ServerSettings(Entity):
     streams: int = Field(default=64, ge=0)
     """Open streams of a key."""
     storage: Size = 0
-    """Bytes of results and files that the runs of a tenant may keep; a tenant that has more starts no runs."""
+    """Bytes that a tenant may keep in files and in the store; a tenant that has more starts no runs and no steps."""
     tenant_storage: dict[str, Size] = Field(default_factory=dict)
     """The same for single tenants, by name; for others, `storage` applies."""
     daily_tokens: int = Field(default=0, ge=0)

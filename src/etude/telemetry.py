@@ -53,7 +53,7 @@ MEASURED = (
     ("engines", "etude_engines", "Engines by state, and queries that wait for one.", "gauge", ("state",)),
     ("engines_killed", "etude_engines_killed", "Engines that were killed in use.", "counter", ()),
     ("sessions", "etude_sessions", "Open sessions of threads.", "gauge", ("state",)),
-    ("storage", "etude_storage_bytes", "Results and files of a tenant.", "gauge", ("tenant",)),
+    ("storage", "etude_storage_bytes", "Results, files and records of a tenant.", "gauge", ("tenant",)),
     ("storage_limit", "etude_storage_limit_bytes", "Storage quota of a tenant; 0 means none.", "gauge", ("tenant",)),
     ("store_up", "etude_store_up", "1 if the store can be used.", "gauge", ()),
     ("store", "etude_store_bytes", "The size of the database.", "gauge", ()),

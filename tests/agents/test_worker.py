@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from functools import partialmethod
@@ -15,11 +16,14 @@ from tests.patience import wait_until
 
 from etude.agents.agent_control import AgentControl
 from etude.agents.base import DONE, IDLE, NOW, InboxItem, Next, StepContext, StepResult
+from etude.agents.running_step import RunningStep
+from etude.agents.step_runner import StepRunner
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.entities import Entity
 from etude.errors import Conflict, Invalid
 from etude.store.action import NewAction
+from etude.store.identity import Identity
 from etude.store.queue import Queue
 from etude.store.topics import Topics
 
@@ -757,3 +761,41 @@ def test_leases_are_renewed_during_pruning(
     gate.open.set()
     wait_until(lambda: agents.get("a").activity == "done")
     assert outcomes(agents, "a") == [("ok", "whole")]
+
+
+def test_an_agent_of_a_full_tenant_waits_for_room_and_loses_nothing(
+    app: App, agents: AgentControl, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.agents.step_runner.FULL_S", 0.2)
+    script.do = staticmethod(lambda ctx, state, inbox: StepResult(output=[i.body for i in inbox], next=IDLE))
+    agents.create("script", id="a")
+    name = agents.message("a", "m" * 1000)
+    thread = app.store.create_thread("long")
+    app.store.add_message(thread.id, "user", "x" * 100_000)
+    app.store.limit_storage(lambda tenant: 50_000)
+    used = app.store.storage_use()
+    work()
+    info = wait_until(lambda: (a := agents.get("a")).last_error and a)
+    assert "50,000 are allowed" in str(info.last_error)
+    wait_until(lambda: max(x.attempts for x in agents.actions("a").items) > 3)
+    assert (agents.get("a").step_no, agents.get("a").status) == (0, "active")
+    assert app.store.storage_use() == used, "waiting takes no storage"
+    app.store.delete_thread(thread.id)
+    assert agents.wait(name).state == "done"
+    wait_until(lambda: agents.get("a").step_no == 2)
+    assert {(s.outcome, s.kind) for s in agents.steps("a")} == {("ok", "start"), ("ok", "message")}
+
+
+def test_an_unchanged_state_is_not_written_again(app: App, agents: AgentControl, script: type[Script]) -> None:
+    script.do = staticmethod(lambda ctx, state, inbox: StepResult(state={"large": "x" * 1000}, next=NOW))
+    agents.create("script", id="a")
+    steps = StepRunner(app, agents.agent_store, Identity(app.store), {})
+    written = []
+    for _ in range(2):
+        (claim,) = agents.queue.turn(claim=1).claimed
+        finish = steps.run(RunningStep(claim))
+        written.append(finish.step and finish.step.state)
+        agents.queue.turn([finish])
+        agents.queue.sweep()
+    assert written == [json.dumps({"large": "x" * 1000}), None]
+    assert agents.state("a") == {"large": "x" * 1000}

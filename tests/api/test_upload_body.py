@@ -321,7 +321,7 @@ def test_it_counts_toward_the_tenant_s_storage(guarded: tuple[App, TestClient, d
     app, client, keys = guarded
     store = app.scoped("ours").store
     client.post("/api/datasets", files={"file": ("sales.csv", SALES)}, headers=keys["ann"])
-    assert store.storage_used() == len(SALES)
+    assert store.storage_use().files == len(SALES)
     large = b"x\n" + b"1\n" * 500
     for params in ({}, {"name": "large"}):
         over = client.post("/api/datasets", params=params, content=large, headers=keys["ann"])
@@ -330,7 +330,7 @@ def test_it_counts_toward_the_tenant_s_storage(guarded: tuple[App, TestClient, d
     assert (chunked.status_code, chunked.json()["limit"]) == (429, "storage")
     assert list(app.scoped("ours").sources()) == ["sales"]
     client.delete("/api/datasets/sales", headers=keys["ann"])
-    assert store.storage_used() == 0
+    assert store.storage_use().files == 0
 
 
 # What is refused leaves nothing behind.

@@ -788,7 +788,7 @@ def test_the_system_view_shows_queue_workers_storage_and_retention(visit: Visit,
     page = visit("#/system")
     expect(page.get_by_role("region", name="Processes")).to_contain_text(server.url)
     expect(page.get_by_role("main")).to_contain_text("Actions of agents")
-    expect(page.locator(".meters")).to_contain_text("Results and files of main")
+    expect(page.locator(".meters")).to_contain_text("Storage of main")
     expect(page.get_by_role("main")).to_contain_text("After 30 days")
     server.post("/sql", {"dataset": "shop", "query": "SELECT count(*) FROM orders"})
     assert server.get("/spending")["seconds"] > 0

@@ -82,7 +82,7 @@ def test_results_go_before_their_runs_and_the_run_says_so(open_app: Open, shop: 
     assert found.status == "succeeded" and "retention.results" in found.notes[-1]
     with pytest.raises(NotFound):
         app.result(run_id).rows()
-    assert app.store.storage_used() == 0
+    assert app.store.storage_use().files == 0
     assert prune(app).tenants["main"].results == 0
 
 

@@ -89,7 +89,7 @@ def test_plain_events_are_the_same_log(store: Store, open_store: Open) -> None:
     store.append_plain(ended, events, {kept["hash"]: 3})
     run = open_store().run(run_id)
     assert store.runs().items == [summarise_run(run)]
-    assert (run.status, run.text, store.storage_used()) == ("succeeded", row.text, 3)
+    assert (run.status, run.text, store.storage_use().files) == ("succeeded", row.text, 3)
     assert [e.event.type for e in store.entries(run_id)] == [
         "run.queued", "run.started", "artifact.created", "run.finished"
     ]  # fmt: skip
@@ -309,6 +309,7 @@ def test_runs_from_before_there_were_words_are_found_by_them(place: str, open_st
         else:
             for index in ("word", "kind", "status_and_kind", "source_and_status", "source_and_kind"):
                 execute(f"DROP INDEX runs_by_{index}")
+            execute("ALTER TABLE runs DROP COLUMN bytes")
         execute("UPDATE runs SET search = lower(text)")
         execute("ALTER TABLE actions DROP COLUMN delayed_at")
         execute("DROP INDEX actions_failed")

@@ -42,7 +42,7 @@ def test_a_deleted_run_leaves_nothing_behind(store: Store, open_store: Callable[
     stays = make_run(store, "keep the lost word", files="b")
     other = open_store()
     assert other.run(gone).status == "succeeded"
-    assert store.storage_used() == 20
+    assert store.storage_use().files == 20
 
     assert Retention(store).delete_runs([gone]) == 1
     for each in (store, other):
@@ -52,7 +52,7 @@ def test_a_deleted_run_leaves_nothing_behind(store: Store, open_store: Callable[
             each.entries(gone)
         assert [run.id for run in each.runs(RunFilter(text="lost word")).items] == [stays]
         assert [message.run_id for message in each.messages(thread.id)] == [None]
-    assert store.storage_used() == 10, "the file that the other run refers to still counts"
+    assert store.storage_use().files == 10, "the file that the other run refers to still counts"
     assert Retention(store).unused() == ["a" * 64]
     assert Retention(store).used(["a" * 64, "b" * 64]) == {"b" * 64}
     assert Retention(store).delete_runs([gone]) == 0
@@ -117,7 +117,7 @@ def test_a_tenant_s_runs_are_its_own(store: Store) -> None:
     with pytest.raises(NotFound):
         retention.pin(mine)
     assert retention.delete_runs([yours]) == 1
-    assert (ours.storage_used(), theirs.storage_used()) == (10, 0)
+    assert (ours.storage_use().files, theirs.storage_use().files) == (10, 0)
     assert retention.unused() == [], "the other tenant refers to the same file"
     assert ours.run(mine).status == "succeeded"
 

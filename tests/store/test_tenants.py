@@ -127,24 +127,24 @@ def _begin(store: Store, *sizes: int, first: int = 0) -> str:
 
 
 def test_a_tenant_that_used_up_its_storage_starts_no_run(ours: Store, theirs: Store, store: Store) -> None:
-    store.limit_storage({"ours": 100, "theirs": 1000}.__getitem__)
-    run_id = _begin(ours, 60, 40)
-    assert (ours.storage_used(), theirs.storage_used()) == (100, 0)
-    with pytest.raises(LimitExceeded, match="100 bytes") as refused:
+    store.limit_storage({"ours": 100_000, "theirs": 200_000}.__getitem__)
+    run_id = _begin(ours, 60_000, 40_000)
+    assert (ours.storage_use().files, theirs.storage_use().total) == (100_000, 0)
+    with pytest.raises(LimitExceeded, match="100,000 for results and files") as refused:
         _begin(ours)
     assert {k: refused.value.details[k] for k in ("limit", "used", "allowed")} == {
         "limit": "storage",
-        "used": 100,
-        "allowed": 100,
+        "used": ours.storage_use().total,
+        "allowed": 100_000,
     }
     # A run that began may end, and others are not concerned.
     ours.append(run_id, RunFinished(), expect=4)
     _begin(theirs, 60)
-    assert theirs.storage_used() == 60
+    assert theirs.storage_use().files == 60
 
 
 def test_the_same_content_counts_once_for_each_tenant(ours: Store, theirs: Store) -> None:
     _begin(ours, 60, 40)
     _begin(ours, 60, 40, 7)
     _begin(theirs, 60)
-    assert (ours.storage_used(), theirs.storage_used()) == (107, 60)
+    assert (ours.storage_use().files, theirs.storage_use().files) == (107, 60)

@@ -67,6 +67,10 @@ class AgentControl:
         """Return the steps of an agent after step number `after`, in order."""
         return self.agent_store.steps(agent_id, after, limit)
 
+    def steps_page(self, agent_id: str, after: int = 0, limit: int = 100) -> Page[AgentStep]:
+        """Return a page of steps after step number `after`, in order; `next` is the value of `after` for the next."""
+        return self.agent_store.steps_page(agent_id, after, limit)
+
     def state(self, agent_id: str) -> dict[str, Any]:
         """Return the state that the agent keeps between steps."""
         return self.agent_store.state(agent_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +15,15 @@ from etude.agents.agent_session import AgentSession
 from etude.agents.base import InboxItem, Kind, StepContext, StepResult, check_agent_step
 from etude.agents.running_step import RunningStep
 from etude.agents.settings_reload import SettingsReload
-from etude.errors import EtudeError, Invalid, LimitExceeded, Unavailable, is_outage_error, problem
+from etude.errors import (
+    EtudeError,
+    Invalid,
+    LimitExceeded,
+    Unavailable,
+    is_outage_error,
+    is_storage_quota_error,
+    problem,
+)
 from etude.store.action import OUTAGE_ATTEMPTS, ActionClaim, End, Finish, NewEvent, StepRecord, action_backoff
 from etude.store.agents import AgentStore
 from etude.store.identity import Identity, Spent
@@ -30,6 +39,8 @@ MAX_EVENT_OUTPUT = 4000
 """Longer outputs, in characters, are left out of the step's event; the record of the step has them."""
 MAX_OUTPUT = 1 << 22
 MAX_STATE = 1 << 24
+FULL_S = 60.0
+"""A step of a tenant whose storage is used up is tried again after this many seconds, or after half of it."""
 MAX_DELAY_S = 3e9
 """About a century: later times cannot be represented as dates."""
 
@@ -58,6 +69,12 @@ class StepRunner:
         started = time.monotonic()
         input_json = json.dumps([{"kind": item.kind, "body": item.body} for item in inbox])
         context = self._context(running)
+        try:
+            context.app.store.check_storage()
+        except LimitExceeded as error:
+            return _wait_for_storage(running, error)
+        except EtudeError as error:
+            return self.fail(running, error, StepRecord(input_json, "error", 0.0, error=describe_step_error(error)))
         try:
             running.cancel.check()
             self.settings_reload.refresh()
@@ -177,12 +194,14 @@ class StepRunner:
             # The worker caused the interruption, so the step runs again and nothing is recorded.
             return Finish(claim, "ready")
         output = None if step.output is None else _encode("output", step.output, MAX_OUTPUT)
+        # An unchanged state is not written again.
+        state = None if step.state is None else _encode("state", dict(step.state), MAX_STATE)
         record = StepRecord(
             input_json,
             outcome,
             seconds,
             output=output,
-            state=None if step.state is None else _encode("state", dict(step.state), MAX_STATE),
+            state=None if state == claim.state else state,
             done=bool(step.next and step.next.done),
             tokens=step.tokens or context.tokens,
             cost_usd=step.cost_usd or context.cost_usd,
@@ -217,7 +236,7 @@ class StepRunner:
         claim, text = running.claim, describe_step_error(error)
         facts = json_for_queue({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
         events = () if self._is_quiet(claim.agent_kind) else (NewEvent("agent.step", facts),)
-        outage = is_outage_error(error) and claim.max_attempts > 1
+        outage = (is_outage_error(error) or is_storage_quota_error(error)) and claim.max_attempts > 1
         if claim.attempts >= (max(OUTAGE_ATTEMPTS, claim.max_attempts) if outage else claim.max_attempts):
             applied = (*running.delivered, *running.acknowledged)
             return Finish(claim, "failed", error=text, step=record, events=events, applied=applied)
@@ -227,6 +246,16 @@ class StepRunner:
             wait = max(wait, float(error.details.get("retry_after_s", 0.0)))
         applied, deferred = tuple(running.acknowledged), tuple(running.delivered)
         return Finish(claim, "delayed", text, wait, record, events, applied, deferred, outage=outage)
+
+
+def _wait_for_storage(running: RunningStep, error: LimitExceeded) -> Finish:
+    """Return the end of a step that did not begin, because the storage quota of the tenant is used up.
+
+    The action waits for as long as that takes. Nothing is recorded: that would take storage too.
+    """
+    wait = FULL_S * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+    applied, deferred = tuple(running.acknowledged), tuple(running.delivered)
+    return Finish(running.claim, "delayed", error.message, wait, applied=applied, deferred=deferred, outage=True)
 
 
 def _encode(what: str, value: Any, largest: int) -> str:

@@ -97,6 +97,7 @@ async def publish_event(call: AnalystCall, body: EventRequest) -> Response:
         agents = call.app.agents
         if body.agent is not None:
             agents.get(body.agent)
+        call.app.store.check_storage()
         Topics(agents.queue).publish(body.topic, body.body, body.agent)
 
     await call.access_store(publish)

@@ -118,7 +118,10 @@ async def list_agents(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: str | None = None,
 ) -> Listing[AgentInfo]:
-    """List agents, newest first; destroyed ones only with `status=destroyed`."""
+    """List agents, newest first; destroyed ones only with `status=destroyed`.
+
+    A page has at most 4 MiB of configurations and outputs, so it may be shorter than `limit`.
+    """
     page = await call.access_store(call.app.agents.list, status, limit, cursor)
     return Listing(items=list(page.items), next=page.next)
 
@@ -148,9 +151,12 @@ async def agent_steps(
     after: Annotated[int, Query(ge=0, le=1 << 31, description="Only steps beyond this number.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Listing[AgentStep]:
-    """List the steps of an agent, in order. `next` is the value of `after` for the next page."""
-    found = await call.access_store(call.app.agents.steps, agent_id, after, limit + 1)
-    return Listing(items=list(found[:limit]), next=str(found[limit - 1].step_no) if len(found) > limit else None)
+    """List the steps of an agent, in order. `next` is the value of `after` for the next page.
+
+    A page has at most 4 MiB of inputs and outputs, so it may be shorter than `limit`.
+    """
+    page = await call.access_store(call.app.agents.steps_page, agent_id, after, limit)
+    return Listing(items=list(page.items), next=page.next)
 
 
 # Control.

@@ -133,6 +133,7 @@ async def acknowledge_catalog_changes(
     def write() -> Listing[CatalogChange]:
         store = call.app.cataloger.catalog_store(call.dataset(dataset), prefix=prefix)
         by = call.caller.key.name if call.caller.key else body.by or "a local user"
+        call.app.store.check_storage()
         return Listing(items=[_named(c) for c in store.acknowledge(body.changes, by, body.why)])
 
     return await call.run_in_thread(write)

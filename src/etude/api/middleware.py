@@ -18,7 +18,7 @@ from etude.api.api_caller import ANONYMOUS, ApiCaller
 from etude.api.json_body import check_json_body
 from etude.api.problems import HttpError, describe_for_log, hide_outage_details, respond_with_problem
 from etude.api.server_state import RETRY_S, ServerState
-from etude.errors import Conflict, EtudeError, Forbidden, Invalid, Unauthorized, Unavailable, problem
+from etude.errors import Conflict, EtudeError, Forbidden, Invalid, LimitExceeded, Unauthorized, Unavailable, problem
 from etude.ids import new_id
 from etude.store.identity import StoredResponse
 
@@ -44,6 +44,8 @@ OPEN_BODY = 64 << 10
 """The largest body of a request without a valid key."""
 KEPT_BODY = 1 << 20
 """The largest response that is kept for a request with an Idempotency-Key."""
+SHORT_REPLY = 4000
+"""Characters of a response that is kept even if the tenant has used up its storage."""
 TRANSIENT = frozenset({401, 408, 429, 499})
 """Refusals that may end with another outcome if the request is repeated: they are not kept."""
 HEADERS = [
@@ -80,6 +82,16 @@ def _without_secret(name: str) -> StoredResponse:
         f"The request with the Idempotency-Key `{name}` was answered before; "
         "its response held a secret and was not kept.",
         hint="If the secret is lost, revoke the key that was created (see the list of keys) and create another.",
+    )
+    return StoredResponse(status=error.status, media="application/problem+json", body=json.dumps(problem(error)))
+
+
+def _without_room(name: str, used_up: LimitExceeded) -> StoredResponse:
+    """Return the response to keep instead of a long one for which the tenant has no storage left."""
+    error = Conflict(
+        f"The request with the Idempotency-Key `{name}` was answered before; its response was not kept. "
+        f"{used_up.message}",
+        hint="Look at what the request has done, or send it with another key to repeat it.",
     )
     return StoredResponse(status=error.status, media="application/problem+json", body=json.dumps(problem(error)))
 
@@ -262,10 +274,18 @@ class MiddlewareExchange:
         if self._scope["state"].get("secret"):
             reply = _without_secret(name)
         try:
-            await self._server.access_store(self._server.identity.keep, owner, name, reply)
+            await self._server.access_store(self._keep_reply, owner, name, reply)
         except EtudeError:
             # The work is done, so the client gets its response; a repeated request gets a conflict.
             _log.exception("a response was not kept", extra=self._facts())
+
+    def _keep_reply(self, owner: str, name: str, reply: StoredResponse) -> None:
+        if len(reply.body) > SHORT_REPLY:
+            try:
+                self._server.app.store.scoped(self._caller.tenant).check_storage(len(reply.body))
+            except LimitExceeded as used_up:
+                reply = _without_room(name, used_up)
+        self._server.identity.keep(owner, name, reply)
 
     async def _replay(self, reply: StoredResponse) -> None:
         body = reply.body.encode()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from etude.api.answer_text import (
     answer_tables_as_text,
@@ -79,16 +79,40 @@ class CompletionRequest(_LenientModel):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
+    @model_validator(mode="after")
+    def _is_storable(self) -> Self:
+        _check_lengths("messages", self.messages)
+        return self
+
 
 class ResponseRequest(_LenientModel):
     """Input to answer; `previous_response_id` continues the thread of that response."""
 
     model: str = Field(max_length=300)
     input: str | Annotated[list[ChatTurn], Field(min_length=1, max_length=500, fail_fast=True)]
-    instructions: str | None = None
+    instructions: str | None = Field(default=None, max_length=TEXT)
     """What a system message says."""
     previous_response_id: str | None = Field(default=None, max_length=100)
     stream: bool | None = None
+
+    @model_validator(mode="after")
+    def _is_storable(self) -> Self:
+        _check_lengths("input", self.input)
+        return self
+
+
+def _check_lengths(field: str, given: str | list[ChatTurn]) -> None:
+    """Refuse a text that is longer than texts of other routes may be.
+
+    The fields themselves have no limit: as parts of a union they would be refused with the wrong reason.
+    """
+    if isinstance(given, str):
+        texts = {field: given}
+    else:
+        texts = {f"{field}.{place}.content": turn.plain_text for place, turn in enumerate(given)}
+    for name, text in texts.items():
+        if len(text) > TEXT:
+            raise ValueError(f"`{name}` has {len(text):,} characters; at most {TEXT:,} are allowed")
 
 
 class CompletionMessage(_LenientModel):
@@ -249,6 +273,7 @@ async def _begin(call: ApiCall, model: str, turns: list[ChatTurn], thread_id: st
     if turns[-1].role != "user" or not 0 < len(asked) <= TEXT:
         raise Invalid("The last message must be from the user and contain text.", hint="End with your question.")
     instructions = [t for t in turns if t.role in _INSTRUCTIONS]
+    await call.run_in_thread(call.app.store.check_storage)
     if thread_id is None and len(turns) > 1:
         thread_id = await call.run_in_thread(_recall, call, dataset or None, turns)
     elif thread_id is not None and instructions:

@@ -30,6 +30,7 @@ async def list_threads(
 async def create_thread(call: AnalystCall, body: ThreadRequest) -> Thread:
     """Create a thread without messages."""
     source = await call.access_store(call.dataset, body.dataset) if body.dataset is not None else None
+    await call.access_store(call.app.store.check_storage)
     return await call.access_store(call.app.store.create_thread, body.title, source)
 
 

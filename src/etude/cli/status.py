@@ -59,11 +59,11 @@ def _print(found: Status) -> None:
         sys.stdout.write(f"{name:<{width}}{printable(value)}\n")
     if found.storage:
         rows = [
-            (name, _size(use.bytes), _size(use.limit) if use.limit else "no limit")
+            (name, _size(use.files), _size(use.records), _size(use.limit) if use.limit else "no limit")
             for name, use in found.storage.items()
         ]
         sys.stdout.write("\n")
-        print_output_table(["tenant", "results", "limit"], rows, sys.stdout, [False, True, True])
+        print_output_table(["tenant", "files", "records", "limit"], rows, sys.stdout, [False, True, True, True])
     if found.processes:
         processes = [(p.role, p.host, str(p.pid), p.version, p.address, p.state) for p in found.processes]
         sys.stdout.write("\n")

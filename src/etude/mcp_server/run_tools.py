@@ -62,6 +62,7 @@ def python(
     app = caller.app
     name = app.choose_source(dataset, thread_id) or (app.source_name(None) if thread_id is None else None)
     caller.check_capacity()
+    app.store.check_storage()
     thread = app.store.thread(thread_id) if thread_id else app.store.create_thread("MCP session", name)
     run_id = app.runs.begin("python", code, name, thread_id=thread.id)
     caller.charge_run(run_id)

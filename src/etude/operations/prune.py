@@ -90,6 +90,7 @@ def prune(
         tenants = retention.tenants() if tenant is None else [app.store.scoped(tenant).tenant]
         report = Pruned(dry_run, {name: work.prune_tenant(name) for name in tenants})
         work.prune_queue(report)
+        work.recount_storage(report)
         if not dry_run and not stop():
             prune_artifacts(app, report, orphans, lambda: renew() or stop())
     return report
@@ -240,6 +241,13 @@ class _Pruning:
             done.agents = 0 if math.isinf(days) else queue.prune_agents(tenant, days, self._dry_run)
         if not self._dry_run and not math.isinf(days := self._settings.days("actions", "")):
             queue.prune_control(days)
+
+    def recount_storage(self, report: Pruned) -> None:
+        """Count the records of each tenant anew that lost some, so that it may store as many bytes again."""
+        for tenant, done in report.tenants.items():
+            lost = done.runs or done.threads or done.actions or done.events or done.steps or done.agents
+            if lost and not self._dry_run and not self._stop():
+                self._app.store.scoped(tenant).recount_storage()
 
     def _kept_days(self, kind: Kind, report: Pruned) -> KeptDays:
         days = {tenant: self._settings.days(kind, tenant) for tenant in report.tenants}

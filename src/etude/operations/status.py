@@ -20,6 +20,7 @@ from etude import __version__
 from etude.entities import Entity, Run, RunFilter
 from etude.errors import EtudeError
 from etude.store.agents import AgentStore, DeliveryState
+from etude.store.base import StorageUse
 from etude.store.processes import RUN_AGENTS, Processes, ProcessInfo, ProcessState, Role
 from etude.store.queue import Queue
 
@@ -68,9 +69,14 @@ class DiskUse(Entity):
 
 
 class TenantStorage(Entity):
-    """The results and files of a tenant."""
+    """The bytes of a tenant that count toward its storage quota."""
 
     bytes: int
+    """All of them."""
+    files: int
+    """Results and files."""
+    records: int
+    """Records in the store: runs, messages, steps of agents."""
     limit: int
     """0 means no limit."""
 
@@ -286,9 +292,15 @@ def tenant_storage_status(app: App) -> dict[str, TenantStorage]:
     server = app.settings.server
     used = app.store.storage_by_tenant()
     names = sorted({*used, *server.tenant_storage})
+    found = {name: used.get(name, StorageUse()) for name in names}
     return {
-        name: TenantStorage(bytes=used.get(name, 0), limit=server.tenant_storage.get(name, server.storage))
-        for name in names
+        name: TenantStorage(
+            bytes=use.total,
+            files=use.files,
+            records=use.records,
+            limit=server.tenant_storage.get(name, server.storage),
+        )
+        for name, use in found.items()
     }
 
 

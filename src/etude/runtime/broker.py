@@ -29,6 +29,7 @@ from etude.sources.arrow_tables import check_arrow_table_name
 from etude.sources.engine_client import ResultStream
 from etude.sources.query_parameters import Encoded, decode_query_params, encode_query_params
 from etude.sources.registered_tables import RegisteredTables
+from etude.sources.sql_parsing import check_text_size
 from etude.spool import Spool
 
 HELD = 256 << 20
@@ -157,6 +158,7 @@ class DataBroker:
                 sql = request.get("query")
                 if not isinstance(sql, str):
                     raise Invalid("A query is text.", hint="db.sql('SELECT ...')")
+                check_text_size(sql)  # before it is recorded
                 params = encode_query_params(
                     decode_query_params(request.get("params"))
                 )  # a session is not trusted to encode them
@@ -267,6 +269,8 @@ class DataBroker:
         limits = lower_limits(access.limits, given)
         step_id, started = new_id("step"), time.perf_counter()
         if self.log is not None:
+            if self._storage is not None:
+                self._storage.store.check_storage()  # a cell that does not end could fill the store
             self.log.add(
                 started_query_step(step_id, Query(access.name, sql, None, limits, params=params), self.step_id)
             )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from etude.entities import Message, Run, RunFilter, Thread
 from etude.errors import NotFound
 from etude.store.base import Store
+from etude.store.record_bytes import count_record_bytes
 
 TITLE_CHARS = 80
 
@@ -17,6 +18,7 @@ def open_thread(store: Store, thread_id: str | None, text: str, source: str | No
     """Return the thread of that id, or a new one named after its first message."""
     if thread_id is not None:
         return store.thread(thread_id)
+    store.check_storage()
     title = " ".join(text.split())
     return store.create_thread(title if len(title) <= TITLE_CHARS else title[: TITLE_CHARS - 1] + "…", source)
 
@@ -30,10 +32,11 @@ def fork_thread(store: Store, thread_id: str, at: int | None = None) -> Thread:
             f"Thread `{thread_id}` has no message {at}.",
             hint=f"It has {len(messages)} messages, from 1." if messages else "It has no messages.",
         )
+    copied = [message for message in messages if at is None or message.seq <= at]
+    store.check_storage(sum(count_record_bytes(message.text) for message in copied))
     fork = store.create_thread(thread.title, thread.source)
-    for message in messages:
-        if at is None or message.seq <= at:
-            store.add_message(fork.id, message.role, message.text, message.run_id)
+    for message in copied:
+        store.add_message(fork.id, message.role, message.text, message.run_id)
     return fork
 
 

@@ -5,6 +5,7 @@ Each verb is one transaction that commits before any worker is notified, so a lo
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Collection
@@ -17,9 +18,10 @@ from etude.errors import Conflict, Invalid, NotFound
 from etude.ids import new_id
 from etude.redaction import is_redacted_name
 from etude.store.action import ATTEMPTS, URGENCY, NewAction
-from etude.store.base import ALL, Page, store_row_limit
+from etude.store.base import ALL, Page, Rows, store_row_limit
 from etude.store.queue import WAKE_URGENCY, Queue, agent_not_found_in_queue
 from etude.store.queue_dialect import REFRESH, QueueTransaction, clean_for_queue, json_for_queue
+from etude.store.record_bytes import count_text_bytes
 
 Status = Literal["active", "error", "paused", "destroying", "destroyed"]
 """`error`: active, but its last action failed for good."""
@@ -27,6 +29,11 @@ ActionState = Literal["ready", "delayed", "running", "done", "failed", "cancelle
 Activity = Literal["running", "queued", "waiting", "idle", "done", "pausing", "paused", "destroying", "destroyed"]
 
 MAX_LISTENING_STATE = 1 << 20
+PAGE_CHARS = 4 << 20
+"""The most characters of configurations, outputs and payloads on a page. Lengths are read first: a page of large ones
+may take gigabytes."""
+NO_STATE = "{}"
+"""The state of a new agent."""
 
 ADD = """INSERT INTO agents (tenant, id, kind, config, key_id, listens, created_at, updated_at)
     VALUES (?, ?, ?, ?, ?, ?, {now}, {now})
@@ -37,11 +44,17 @@ SELECT = """SELECT no, id, kind, config,
     running, head_seq, done, step_no, tokens, cost_usd, thread_id,
     last_output, last_error, created_at, updated_at,
     (SELECT min(run_after) FROM actions WHERE agent = agents.no AND state = 'delayed') FROM agents"""
+AGENT_LENGTHS = "SELECT no, length(config) + coalesce(length(last_output), 0) FROM agents"
 STATE_AND_CONFIG = "SELECT state, config FROM agents WHERE tenant = ? AND id = ?"
 STEPS = """SELECT agent_steps.step_no, action, agent_steps.kind, input, output, outcome, error, started_at, ended_at,
     agent_steps.tokens, agent_steps.cost_usd
     FROM agent_steps JOIN agents ON agents.no = agent_steps.agent
     WHERE agents.tenant = ? AND agents.id = ? AND agent_steps.step_no > ? ORDER BY agent_steps.step_no LIMIT ?"""
+STEP_LENGTHS = """SELECT agent_steps.step_no, length(input) + coalesce(length(output), 0)
+    FROM agent_steps JOIN agents ON agents.no = agent_steps.agent
+    WHERE agents.tenant = ? AND agents.id = ? AND agent_steps.step_no > ? ORDER BY agent_steps.step_no LIMIT ?"""
+ACTION_LENGTHS = """SELECT actions.seq, length(actions.payload)
+    FROM actions JOIN agents ON agents.no = actions.agent WHERE actions.tenant = ?"""
 ACTIONS = """SELECT actions.id, agents.id, actions.kind, actions.payload, actions.state, actions.urgency,
     actions.attempts, actions.max_attempts, actions.last_error, actions.created_at, actions.run_after,
     actions.processed_at, actions.seq
@@ -203,10 +216,11 @@ class AgentStore:
             values.append(status or "destroyed")
         if cursor is not None:
             where.append(f"no < {int(cursor)}")
-        sql = f"{SELECT} WHERE {' AND '.join(where)} ORDER BY no DESC LIMIT ?"
-        rows = self.queue.read(sql, *values, asked + 1)
-        more = len(rows) > asked
-        return Page([_agent_info(row) for row in rows[:asked]], str(rows[asked - 1][0]) if more else None)
+        rest = f"WHERE {' AND '.join(where)} ORDER BY no DESC LIMIT ?"
+        lengths = self.queue.read(f"{AGENT_LENGTHS} {rest}", *values, asked + 1)
+        count = _count_fitting(lengths, asked)
+        rows = self.queue.read(f"{SELECT} {rest}", *values, count) if count else []
+        return Page([_agent_info(row) for row in rows], str(lengths[count - 1][0]) if len(lengths) > count else None)
 
     def state(self, agent_id: str) -> dict[str, Any]:
         """Return the state that the agent keeps between steps."""
@@ -228,6 +242,15 @@ class AgentStore:
         if not rows:
             self.agent(agent_id)
         return [_agent_step(row) for row in rows]
+
+    def steps_page(self, agent_id: str, after: int = 0, limit: int = 100) -> Page[AgentStep]:
+        """Return a page of the steps after a number, in order, at most `PAGE_CHARS` of them."""
+        asked = store_row_limit(limit)
+        where = (self.queue.tenant, agent_id, min(max(after, 0), ALL))
+        lengths = self.queue.read(STEP_LENGTHS, *where, asked + 1)
+        count = _count_fitting(lengths, asked)
+        steps = self.steps(agent_id, after, max(count, 1))
+        return Page(steps, str(lengths[count - 1][0]) if len(lengths) > count else None)
 
     def action(self, action_id: str) -> ActionInfo | None:
         """Return the action, or None if there is none. Actions are deleted some time after they end."""
@@ -253,9 +276,11 @@ class AgentStore:
             where = f"{where} AND actions.state = '{check_agent_action_state(state)}'"
         if cursor is not None:
             where = f"{where} AND actions.seq < {int(cursor)}"
-        rows = self.queue.read(f"{ACTIONS}{where} ORDER BY actions.seq DESC LIMIT ?", *values, asked + 1)
-        more = len(rows) > asked
-        return Page([_action_info(row) for row in rows[:asked]], str(rows[asked - 1][12]) if more else None)
+        rest = f"{where} ORDER BY actions.seq DESC LIMIT ?"
+        lengths = self.queue.read(f"{ACTION_LENGTHS}{rest}", *values, asked + 1)
+        count = _count_fitting(lengths, asked)
+        rows = self.queue.read(f"{ACTIONS}{rest}", *values, count) if count else []
+        return Page([_action_info(row) for row in rows], str(lengths[count - 1][0]) if len(lengths) > count else None)
 
     def attempts(self, action: ActionInfo) -> list[AgentStep]:
         """Return the recorded steps of an action, one for each attempt that got so far."""
@@ -336,15 +361,19 @@ class AgentStore:
         cause: AgentCause = NO_CAUSE,
     ) -> None:
         """Add an agent whose first step is due now. Its usage counts toward the key's daily quota."""
+        self._check_storage()
+        text = json_for_queue(config)
         with self.queue.transaction() as work:
-            rows = work(ADD, self.queue.tenant, agent_id, kind, json_for_queue(config), key_id, int(listens))
+            rows = work(ADD, self.queue.tenant, agent_id, kind, text, key_id, int(listens))
             if not rows:
                 raise Conflict(f"Agent `{agent_id}` already exists.", hint="Choose another id.")
+            work.count(self.queue.tenant, text, NO_STATE)
             self._add(work, rows[0][0], "start")
             self._publish(work, agent_id, "created", kind=kind, **cause.facts())
 
     def message(self, agent_id: str, body: Any, cause: AgentCause = NO_CAUSE, **how: Any) -> str:
         """Queue a message, which gets a step of its own, and return the id of its action."""
+        self._check_storage()
         (name,) = self.queue.enqueue(NewAction(agent_id, "message", json_for_queue(body), **how))
         if cause.reason:
             with self.queue.transaction() as work:
@@ -363,6 +392,8 @@ class AgentStore:
 
     def resume(self, agent_id: str, guidance: Any = None, cause: AgentCause = NO_CAUSE) -> None:
         """Continue a paused agent; the next step begins with the guidance."""
+        if guidance is not None:
+            self._check_storage()
         with self.queue.transaction() as work:
             no, status, running, _ = self._lock(work, agent_id)
             if status == "paused":
@@ -376,6 +407,7 @@ class AgentStore:
 
     def steer(self, agent_id: str, guidance: Any, cause: AgentCause = NO_CAUSE) -> None:
         """Add guidance that is read before the next model call. Nothing is interrupted or woken."""
+        self._check_storage()
         with self.queue.transaction() as work:
             no, *_ = self._lock(work, agent_id)
             self._add_control(work, no, "steer", guidance)
@@ -385,6 +417,8 @@ class AgentStore:
         self, agent_id: str, guidance: Any = None, step_no: int | None = None, cause: AgentCause = NO_CAUSE
     ) -> None:
         """Interrupt the running step; the next begins with the guidance. A paused agent continues."""
+        if guidance is not None:
+            self._check_storage()
         with self.queue.transaction() as work:
             no, status, running, at = self._lock(work, agent_id)
             if step_no is not None and step_no != at:
@@ -409,11 +443,15 @@ class AgentStore:
 
         `change` gets the present configuration; the agent is locked meanwhile.
         """
+        if change is not None:
+            self._check_storage()
         with self.queue.transaction() as work:
             no, _, running, _ = self._lock(work, agent_id)
             if change is not None:
                 ((config,),) = work(CONFIG, no)
-                work.do(SET_CONFIG, json_for_queue(change(json.loads(config))), no)
+                changed = json_for_queue(change(json.loads(config)))
+                work.do(SET_CONFIG, changed, no)
+                work.sizes[self.queue.tenant] += count_text_bytes(changed) - count_text_bytes(config)
             self._add_control(work, no, "reload", None)
             work.notifications.append(("reload", no))  # to all workers: any of them may run its next step
             self._tell(work, agent_id, "reloaded", cause)
@@ -441,6 +479,10 @@ class AgentStore:
         with self.queue.transaction() as work:
             work.do(SET_THREAD, thread_id, no)
 
+    def _check_storage(self) -> None:
+        """Raise `LimitExceeded` if the tenant has used up its storage."""
+        self.queue.store.check_storage()
+
     def _lock(
         self, work: QueueTransaction, agent_id: str, allow_destroyed: bool = False
     ) -> tuple[int, str, int | None, int]:
@@ -453,7 +495,9 @@ class AgentStore:
         return no, status, running, step_no
 
     def _add_control(self, work: QueueTransaction, no: int, verb: str, body: Any) -> None:
-        work.do(ADD_CONTROL, no, verb, None if body is None else json_for_queue(body))
+        text = None if body is None else json_for_queue(body)
+        work.do(ADD_CONTROL, no, verb, text)
+        work.count(self.queue.tenant, text)
         work.notifications.append(("control", no))
 
     def _add(self, work: QueueTransaction, no: int, kind: str) -> None:
@@ -468,6 +512,12 @@ class AgentStore:
 
     def _publish(self, work: QueueTransaction, agent_id: str, name: str, **facts: Any) -> None:
         work.add_events([(self.queue.tenant, agent_id, f"agent.{name}", json_for_queue(facts))])
+
+
+def _count_fitting(lengths: Rows, asked: int) -> int:
+    """Return how many rows, each a number and a length, fit on a page; one always does."""
+    sums = itertools.accumulate(int(row[1]) for row in lengths[:asked])
+    return min(len(lengths), max(1, sum(total <= PAGE_CHARS for total in sums)))
 
 
 def _check_cursor(cursor: str | None) -> None:

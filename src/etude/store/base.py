@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Sel
 
 from etude.errors import Conflict, Interrupted, Invalid, LimitExceeded, NotFound, Unavailable, problem
 from etude.ids import new_id
+from etude.store.record_bytes import RecordBytes, count_record_bytes
 
 # The models load slowly, so the functions that use them import them: `etude sql` records a query without them.
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ ENTRIES = """SELECT run_id, seq, at, CAST(body AS TEXT) FROM events
     ORDER BY seq LIMIT ?"""
 ADD_EVENTS = "INSERT INTO events (run_id, seq, at, type, body) VALUES "
 PUT_RUN = """INSERT INTO runs (id, kind, text, search, source, thread_id, parent, worker, status, seq,
-        created_at, updated_at, ended_at, row_count, truncated, error_code, elapsed_ms, usage, tenant)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        created_at, updated_at, ended_at, row_count, truncated, error_code, elapsed_ms, usage, bytes, tenant)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET worker = excluded.worker, status = excluded.status, seq = excluded.seq,
         updated_at = excluded.updated_at, ended_at = excluded.ended_at, row_count = excluded.row_count,
         truncated = excluded.truncated, error_code = excluded.error_code, elapsed_ms = excluded.elapsed_ms,
-        usage = excluded.usage"""
+        usage = excluded.usage, bytes = runs.bytes + excluded.bytes"""
 RUNS = """SELECT id, kind, text, source, thread_id, parent, status, seq, created_at, ended_at,
     row_count, truncated, error_code, elapsed_ms, CAST(usage AS TEXT) FROM runs"""
 NEWEST = "SELECT created_at, id FROM runs WHERE {where} ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?"
@@ -69,14 +70,15 @@ RUNNING = "SELECT id, worker, tenant FROM runs WHERE status = 'running' ORDER BY
 ADD_STORED = "INSERT INTO stored (tenant, hash, size) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING size"
 ADD_STORAGE = """INSERT INTO storage (tenant, bytes) VALUES (?, ?)
     ON CONFLICT (tenant) DO UPDATE SET bytes = storage.bytes + excluded.bytes"""
-STORAGE = "SELECT bytes FROM storage WHERE tenant = ?"
-ALL_STORAGE = "SELECT tenant, bytes FROM storage ORDER BY tenant"
+STORAGE = "SELECT bytes, record_bytes FROM storage WHERE tenant = ?"
+ALL_STORAGE = "SELECT tenant, bytes, record_bytes FROM storage ORDER BY tenant"
 ADD_ARTIFACT_RUNS = "INSERT INTO artifact_runs (hash, tenant, run_id) VALUES {rows} ON CONFLICT DO NOTHING"
 
 ADD_THREAD = "INSERT INTO threads (id, title, source, created_at, updated_at, tenant) VALUES (?, ?, ?, ?, ?, ?)"
 THREADS = "SELECT id, title, source, created_at, updated_at FROM threads"
 TOUCH_THREAD = "UPDATE threads SET updated_at = ? WHERE id = ? AND tenant = ? RETURNING id"
-REMOVE_THREAD = "DELETE FROM threads WHERE id = ? AND tenant = ? RETURNING id"
+REMOVE_THREAD = "DELETE FROM threads WHERE id = ? AND tenant = ? RETURNING title"
+MESSAGE_TEXTS = "SELECT text FROM messages WHERE thread_id = ?"
 NEXT_MESSAGE = "SELECT coalesce(max(seq), 0) + 1 FROM messages WHERE thread_id = ?"
 ADD_MESSAGE = """INSERT INTO messages (id, thread_id, seq, role, text, run_id, created_at)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
@@ -168,6 +170,21 @@ class RunRow:
 
 
 @dataclass(frozen=True)
+class StorageUse:
+    """The bytes that count toward the storage quota of a tenant."""
+
+    files: int = 0
+    """Files of runs and of uploads. The same content counts once."""
+    records: int = 0
+    """Records in the store itself, such as runs, messages and steps of agents."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.files + self.records
+
+
+@dataclass(frozen=True)
 class DumpedFile:
     """A file of a copy of a database: all of it, or the rows of one table."""
 
@@ -210,6 +227,8 @@ class Store(ABC):
     """The clause that locks the rows of a SELECT until its transaction ends, if the database locks rows."""
     size_of: ClassVar[str]
     """A statement that returns the bytes that the database takes on disk."""
+    text_bytes: ClassVar[str] = "octet_length({})"
+    """The expression for the length of a text in UTF-8."""
     by_words: ClassVar[str]
     """A statement that finds runs by the index of words; `{where}` holds the other conditions."""
 
@@ -220,6 +239,7 @@ class Store(ABC):
         self._worker_lock = threading.Lock()
         self._subscribers: list[Callable[[str, int], None]] = []
         self._views: dict[str, Store] = {}
+        self.record_bytes = RecordBytes(self)
         _open.add(self)
         self._storage_limit: Callable[[str], int] = lambda tenant: 0
 
@@ -278,6 +298,7 @@ class Store(ABC):
         self._folded_lock = threading.Lock()
         self._worker_lock = threading.Lock()
         self._worker = None
+        self.record_bytes.forget()
 
     def __enter__(self) -> Self:
         return self
@@ -335,6 +356,8 @@ class Store(ABC):
         self._check_workers([(e.type, e.worker) for e in read_back if isinstance(e, RunStarted | RunResumed)])
         made = {e.artifact.hash: e.artifact.size for e in read_back if isinstance(e, ArtifactCreated)}
         used = {hash for event in read_back for hash in _artifacts_of(event)}
+        if not expect:
+            self.check_storage()
         with self._transaction() as execute:
             last = self._last(execute, run_id, expect)
             known = self._known(run_id) if last else None
@@ -344,7 +367,8 @@ class Store(ABC):
             entries = [Entry(run_id=run_id, seq=expect + n, at=at, event=e) for n, e in enumerate(read_back, 1)]
             run = fold(entries, known)
             rows = [(e.type, body) for e, body in zip(read_back, bodies)]
-            self._write(execute, _run_row(run, at), rows, made, used)
+            size = self._write(execute, _run_row(run, at), rows, made, used)
+        self.record_bytes.add(self.tenant, size)
         self._keep(run)
         self._tell(run_id, run.seq)
         return run.seq
@@ -355,10 +379,13 @@ class Store(ABC):
         `events` are in the form of `etude.events`; fields with their defaults may be left out. `artifacts` gives the
         size of each stored file by its hash. Raises `Conflict` if others have written to the run.
         """
+        if row.seq == len(events):
+            self.check_storage()
         with self._transaction() as execute:
             self._last(execute, row.id, row.seq - len(events))
             rows = [(e["type"], json.dumps(e, ensure_ascii=False)) for e in events]
-            self._write(execute, row, rows, artifacts, set(artifacts))
+            size = self._write(execute, row, rows, artifacts, set(artifacts))
+        self.record_bytes.add(self.tenant, size)
         self._tell(row.id, row.seq)
 
     def _write(
@@ -368,14 +395,13 @@ class Store(ABC):
         events: Sequence[tuple[str, str]],
         made: Mapping[str, int],
         used: set[str],
-    ) -> None:
+    ) -> int:
         """Write the last events of a run, each a type and its JSON, and the state of the run after them.
 
-        `made` gives the sizes of new artifacts; `used` are all artifacts that the events refer to.
+        `made` gives the sizes of new artifacts; `used` are all artifacts that the events refer to. Returns the bytes
+        of the new records.
         """
         before = row.seq - len(events)
-        if not before:
-            self._check_storage(execute)
         self._count_storage(execute, made)
         hashes = sorted(used)
         for start in range(0, len(hashes), BATCH):
@@ -384,60 +410,91 @@ class Store(ABC):
             execute(ADD_ARTIFACT_RUNS.format(rows=places), *(v for hash in some for v in (hash, self.tenant, row.id)))
         at = row.updated_at
         _insert(execute, [(row.id, before + n, at, kind, body) for n, (kind, body) in enumerate(events, 1)])
-        execute(PUT_RUN, *row.values(), self.tenant)
+        values = row.values()
+        size = sum(count_record_bytes(body) for _, body in events)
+        if not before:
+            _, _, text, words, *_ = values
+            size += count_record_bytes(str(text), str(words))
+        execute(PUT_RUN, *values, size, self.tenant)
+        return size
 
     def limit_storage(self, limit: Callable[[str], int]) -> None:
-        """Refuse new runs of a tenant whose artifacts take `limit(tenant)` bytes or more; zero means no limit."""
+        """Refuse new records of a tenant whose files and records take `limit(tenant)` bytes; zero means no limit."""
         self._storage_limit = limit
 
-    def storage_used(self) -> int:
-        """Return the bytes of the tenant's artifacts. The same content counts once."""
-        found = self._read(STORAGE, self.tenant)
-        return int(found[0][0]) if found else 0
+    def storage_use(self) -> StorageUse:
+        """Return the bytes of the tenant's files and records."""
+        return self._storage_use(self._read)
+
+    def _storage_use(self, execute: Execute) -> StorageUse:
+        found = execute(STORAGE, self.tenant)
+        files, records = found[0] if found else (0, 0)
+        return StorageUse(int(files), max(0, int(records) + self.record_bytes.pending(self.tenant)))
 
     def size(self) -> int:
         """Return the bytes that the database takes on disk."""
         return int(self._read(self.size_of)[0][0])
 
-    def storage_by_tenant(self) -> dict[str, int]:
-        """Return the bytes of the artifacts of every tenant."""
-        return {str(tenant): int(size) for tenant, size in self._read(ALL_STORAGE)}
+    def storage_by_tenant(self) -> dict[str, StorageUse]:
+        """Return the bytes of the files and records of every tenant."""
+        pending = self.record_bytes.pending_by_tenant()
+        known = {str(tenant): (int(files), int(records)) for tenant, files, records in self._read(ALL_STORAGE)}
+        return {
+            tenant: StorageUse(files, max(0, records + pending.get(tenant, 0)))
+            for tenant, (files, records) in ({tenant: (0, 0) for tenant in pending} | known).items()
+        }
+
+    def recount_storage(self) -> None:
+        """Count the bytes of the tenant's records anew, such as after a deletion of many."""
+        self.record_bytes.recount(self.tenant)
 
     def _allowed_bytes(self) -> int:
         return self._storage_limit(self.tenant)
 
-    def _check_storage(self, execute: Execute) -> None:
-        allowed = self._allowed_bytes()
-        if not allowed:
-            return
-        found = execute(STORAGE, self.tenant)
-        used = int(found[0][0]) if found else 0
-        if used >= allowed:
+    def check_storage(self, size: int = 0) -> None:
+        """Raise `LimitExceeded` if the tenant has used up its storage, or may not keep `size` bytes more.
+
+        Call it before a transaction, and not on an event loop: it may wait for a recount.
+        """
+        used, allowed = self._used_and_allowed(size)
+        if allowed and (used.total >= allowed or used.total + size > allowed):
+            more = f", and {size:,} more were to be stored" if size else ""
             raise LimitExceeded(
-                f"The results and files of tenant `{self.tenant}` take {used:,} bytes; {allowed:,} are allowed.",
-                hint="Query without recording (`record: false`), or raise `server.storage`.",
+                f"Tenant `{self.tenant}` uses {used.total:,} bytes of storage, {used.files:,} for results and files, "
+                f"{used.records:,} for records{more}; {allowed:,} are allowed.",
+                hint="Query without recording (`record: false`), delete runs, threads or datasets, or raise "
+                "`server.storage`.",
                 limit="storage",
-                used=used,
+                used=used.total,
                 allowed=allowed,
             )
 
     def check_room(self, size: int) -> None:
-        """Raise `LimitExceeded` if the tenant may not keep this many bytes more."""
-        self._check_room(self._read, size)
+        """Raise `LimitExceeded` if the tenant may not upload this many bytes more."""
+        self._check_room(*self._used_and_allowed(size), size)
 
-    def _check_room(self, execute: Execute, size: int) -> None:
-        allowed = self._allowed_bytes()
-        found = execute(STORAGE, self.tenant)
-        used = int(found[0][0]) if found else 0
-        if allowed and used + size > allowed:
+    def _check_room(self, used: StorageUse, allowed: int, size: int) -> None:
+        if allowed and used.total + size > allowed:
             raise LimitExceeded(
-                f"The upload has {size:,} bytes, but tenant `{self.tenant}` may keep only {max(allowed - used, 0):,} "
-                f"more: it uses {used:,} of {allowed:,}.",
+                f"The upload has {size:,} bytes, but tenant `{self.tenant}` may keep only "
+                f"{max(allowed - used.total, 0):,} more: it uses {used.total:,} of {allowed:,}.",
                 hint="Remove an uploaded dataset, or raise `server.storage`.",
                 limit="storage",
-                used=used,
+                used=used.total,
                 allowed=allowed,
             )
+
+    def _used_and_allowed(self, size: int) -> tuple[StorageUse, int]:
+        """Return the storage of the tenant; records are counted anew if the quota seems to be passed."""
+        allowed = self._allowed_bytes()
+        if not allowed:
+            return StorageUse(), 0
+        used = self.storage_use()
+        full = used.total >= allowed or used.total + size > allowed
+        # A recount finds fewer records at best.
+        if full and used.files < allowed and self.record_bytes.recount_soon(self.tenant):
+            used = self.storage_use()
+        return used, allowed
 
     def _count_storage(self, execute: Execute, made: Mapping[str, int]) -> None:
         # In order of their hashes, so that two transactions never wait for each other.
@@ -690,6 +747,7 @@ class Store(ABC):
         thread = Thread(id=new_id("thread"), title=title, source=source, created_at=now, updated_at=now)
         with self._transaction() as execute:
             execute(ADD_THREAD, thread.id, title, source, now, now, self.tenant)
+        self.record_bytes.add(self.tenant, count_record_bytes(title))
         return thread
 
     def thread(self, thread_id: str) -> Thread:
@@ -709,8 +767,11 @@ class Store(ABC):
     def delete_thread(self, thread_id: str) -> None:
         """Remove the thread and its messages; its runs stay."""
         with self._transaction() as execute:
-            if not execute(REMOVE_THREAD, thread_id, self.tenant):
+            texts = [str(row[0]) for row in execute(MESSAGE_TEXTS, thread_id)]
+            removed = execute(REMOVE_THREAD, thread_id, self.tenant)
+            if not removed:
                 raise _no_thread(thread_id)
+        self.record_bytes.add(self.tenant, -sum(count_record_bytes(text) for text in [str(removed[0][0]), *texts]))
 
     def add_message(self, thread_id: str, role: Role, text: str, run_id: str | None = None) -> Message:
         """Add a message at the end of the thread."""
@@ -731,6 +792,7 @@ class Store(ABC):
                 created_at=now,
             )
             execute(ADD_MESSAGE, message.id, thread_id, message.seq, role, text, run_id, now)
+        self.record_bytes.add(self.tenant, count_record_bytes(text))
         return message
 
     def messages(self, thread_id: str, after: int = 0, limit: int | None = None) -> list[Message]:
@@ -762,10 +824,11 @@ class Store(ABC):
 
         `files` are the sizes of files that are kept for it, by name: they count toward the tenant's storage quota.
         """
+        allowed = self._allowed_bytes()
         with self._transaction() as execute:
             if not execute(ADD_SOURCE, name, spec.model_dump_json(), self.tenant):
                 return False
-            self._check_room(execute, sum(files.values()))
+            self._check_room(self._storage_use(execute), allowed, sum(files.values()))
             self._count_storage(execute, files)
         return True
 
@@ -799,6 +862,8 @@ class _View(Store):
         self._owner = owner
         self.by_words = owner.by_words  # type: ignore[misc]
         self.size_of = owner.size_of  # type: ignore[misc]
+        self.text_bytes = owner.text_bytes  # type: ignore[misc]
+        self.record_bytes = owner.record_bytes
         self.locking = owner.locking  # type: ignore[misc]
 
     def _allowed_bytes(self) -> int:

@@ -22,6 +22,7 @@ from etude.entities import Entity
 from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Unauthorized
 from etude.ids import new_id
 from etude.store.base import MAIN, Page, Store
+from etude.store.record_bytes import count_record_bytes
 
 if TYPE_CHECKING:
     from etude.settings import ServerSettings
@@ -411,6 +412,8 @@ class Identity:
                 execute(FREE_REPLY, owner, name)
             else:
                 execute(KEEP_REPLY, reply.status, reply.media, reply.body, owner, name)
+        if reply is not None:
+            self._store.record_bytes.add(owner.partition("/")[0], count_record_bytes(reply.body))
 
     # Reports.
 
@@ -418,8 +421,10 @@ class Identity:
         """Store an agent's report on its work."""
         made = Report(id=new_id("report"), at=_now(), **report)
         body = json.dumps(report)
+        self._store.scoped(tenant).check_storage()
         with self._store._transaction() as execute:
             execute(ADD_REPORT, made.id, made.at, tenant, body)
+        self._store.record_bytes.add(tenant, count_record_bytes(body))
         return made
 
     def reports(self, tenant: str = MAIN, limit: int = 50, cursor: str | None = None) -> Page[Report]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from etude.ids import new_id
+from etude.store.record_bytes import count_record_bytes
 
 if TYPE_CHECKING:
     from etude.store.base import Execute, Store
@@ -110,6 +111,7 @@ class StoredLessons:
         with self._store._transaction() as execute:
             at = datetime.now(UTC)
             execute(ADD_CHANGE, new_id("change"), self._store.tenant, name, version, change, reason, at, text)
+        self._store.record_bytes.add(self._store.tenant, count_record_bytes(text))
 
     def changes(self, name: str) -> Sequence[LessonChange]:
         """Return the changes of a playbook, oldest first."""

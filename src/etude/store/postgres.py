@@ -296,6 +296,7 @@ class PostgresStore(Store):
 
     def close(self) -> None:
         """Close the connections and release the worker's lock; may be called twice."""
+        self.record_bytes.flush()
         self._closed = True
         with self._idle_lock:
             idle, self._idle = self._idle, []

@@ -27,7 +27,6 @@ from etude.ids import new_id
 from etude.store.action import ATTEMPTS, URGENCY, ActionClaim, Finish, NewAction, TurnResult
 from etude.store.base import Rows, Store
 from etude.store.queue_dialect import (
-    ADD_ACTIONS,
     REFRESH,
     RETRY_S,
     SET_HEAD,
@@ -37,6 +36,7 @@ from etude.store.queue_dialect import (
     QueueTransaction,
     clean_for_queue,
 )
+from etude.store.record_bytes import count_record_bytes, count_text_bytes
 
 log = logging.getLogger("etude.queue")
 
@@ -238,6 +238,8 @@ class Queue:
             yield work
             notifications = list(dict.fromkeys(work.notifications))
             self._dialect.notify_on_commit(run, notifications, self.origin)
+        for tenant, size in work.sizes.items():
+            self.store.record_bytes.add(tenant, size)
         for kind, agent in notifications:
             self._notify(kind, agent)
         if notifications:
@@ -291,6 +293,8 @@ class Queue:
     def _enqueue_one(self, action: NewAction, name: str) -> bool:
         """Add one action in one round trip. Return False if the database or the agent's status does not allow it."""
         added = self._dialect.add_one(self.tenant, name, action, self.origin)
+        if added and added[0]:
+            self.store.record_bytes.add(self.tenant, count_record_bytes(action.payload))
         if added and added[1]:
             self._notify("run", 0)
         return added is not None and added[0]
@@ -365,6 +369,12 @@ class Queue:
         ]
         if steps:
             work.do(ADD_STEPS, *work.rows(steps))
+        for finish in kept:
+            if step := finish.step:
+                work.count(finish.claim.tenant, step.input, step.output, step.error)
+                if step.state is not None:
+                    grown = count_text_bytes(step.state) - count_text_bytes(finish.claim.state)
+                    work.sizes[finish.claim.tenant] += grown
         applied = [seq for f in kept for seq in f.applied]
         if applied:
             work.do(APPLY, work.list(applied))
@@ -401,7 +411,7 @@ class Queue:
             if agents[no].status in ("active", "paused")
         ]
         if rows:
-            work.do(ADD_ACTIONS, *work.rows(rows))
+            work.plan_actions(rows)
 
     def _claim(self, work: QueueTransaction, count: int, lease: float) -> list[ActionClaim]:
         picked = self._pick(work, count)
@@ -532,7 +542,7 @@ class Queue:
                 if kind in SCHEDULED
             ]
             if planned:
-                work.do(ADD_ACTIONS, *work.rows(planned))
+                work.plan_actions(planned)
             self.counts["reclaimed"] += len(reaped)
             if reaped:
                 log.warning("took over %d actions from workers that died or hung", len(reaped))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 
 from etude.store.action import NewAction
 from etude.store.base import Execute, Rows
+from etude.store.record_bytes import count_record_bytes
 
 Notification = tuple[str, int]
 """A kind and an agent's number, 0 if it concerns none.
@@ -131,6 +133,8 @@ class QueueTransaction:
         self._execute = execute
         self._run = run
         self.notifications: list[Notification] = []
+        self.sizes: Counter[str] = Counter()
+        """The bytes of new records, by tenant."""
 
     def __call__(self, template: str, *values: object) -> Rows:
         """Run a statement, given as a template of the dialect, and return its rows."""
@@ -153,18 +157,35 @@ class QueueTransaction:
         found = self(LOCK_AGENTS, self.list(sorted(agents)))
         return {no: LockedAgent(*rest) for no, *rest in found}
 
-    def add_actions(self, actions: Iterator[tuple[object, ...]]) -> None:
+    def count(self, tenant: str, *texts: str | None) -> None:
+        """Count a new record with these texts toward the storage quota of a tenant, once the transaction commits."""
+        self.sizes[tenant] += count_record_bytes(*texts)
+
+    def add_actions(self, actions: Iterator[tuple[Any, ...]]) -> None:
         """Add actions of locked agents. A row is (tenant, id, agent, kind, payload, urgency, delay, attempts)."""
-        added = self(f"{ADD_ACTIONS} RETURNING agent, state", *self.rows(list(actions)))
+        rows = list(actions)
+        added = self(f"{ADD_ACTIONS} RETURNING agent, state", *self.rows(rows))
+        self._count_actions(rows)
         ready = sorted({agent for agent, state in added if state == "ready"})
         woken = self(REFRESH, self.list(ready)) if ready else []
         if len(ready) < len(added) or any(idle for (idle,) in woken):
             self.notifications.append(("run", 0))
 
+    def plan_actions(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add actions whose agents are about to get their heads set; the rows are those of `add_actions`."""
+        self.do(ADD_ACTIONS, *self.rows(rows))
+        self._count_actions(rows)
+
+    def _count_actions(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        for tenant, _, _, _, payload, *_ in rows:
+            self.count(tenant, payload)
+
     def add_events(self, events: Sequence[tuple[str, str | None, str, str]]) -> None:
         """Publish events when the transaction commits. A row is (tenant, agent, topic, body)."""
         if events:
             self.do(ADD_EVENTS, *self.rows(events))
+            for tenant, _, _, body in events:
+                self.count(tenant, body)
             self.notifications.append(("event", 0))
 
 

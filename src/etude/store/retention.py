@@ -47,6 +47,7 @@ WHY_KEPT = f"""SELECT status, CASE WHEN {PINNED} THEN 1 ELSE 0 END, CASE WHEN {S
 
 DELETE = ("events", "pins", "script_uses")
 """Tables whose rows go with their run."""
+DELETE_RUNS = "DELETE FROM runs WHERE id IN {ids} RETURNING bytes"
 UNNAME = """UPDATE messages SET run_id = NULL WHERE thread_id IN
     (SELECT thread_id FROM runs WHERE id IN {ids} AND thread_id IS NOT NULL) AND run_id IN {ids}"""
 LOCK_RUNS = "SELECT id FROM runs WHERE id IN {ids} AND tenant = ? ORDER BY id"
@@ -184,7 +185,9 @@ class Retention:
                         settle_lesson_outcomes(execute, found)
                     for table in (*DELETE, *(["lesson_events"] if forget_evidence else [])):
                         execute(_in(f"DELETE FROM {table} WHERE run_id IN {{ids}}", found), *found)
-                    execute(_in("DELETE FROM runs WHERE id IN {ids}", found), *found)
+                    freed = sum(int(row[0]) for row in execute(_in(DELETE_RUNS, found), *found))
+            if found:
+                self._store.record_bytes.add(self.tenant, -freed)
             for run_id in found:
                 self._store.forget_run(run_id)
             deleted += len(found)

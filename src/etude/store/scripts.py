@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from etude.errors import NotFound
+from etude.store.record_bytes import count_record_bytes
 
 if TYPE_CHECKING:
     from etude.store.base import Store
@@ -73,6 +74,7 @@ class StoredScripts:
                 execute(SUPERSEDE, self._store.tenant, script.key)
             values = (script.source, script.run_id, script.question, script.state, script.reason, script.created_at)
             execute(ADD, script.id, self._store.tenant, script.key, *values, script.body)
+        self._store.record_bytes.add(self._store.tenant, count_record_bytes(script.question, script.body))
 
     def find(self, keys: Sequence[str]) -> list[StoredScript]:
         """Return the active scripts with one of these keys, newest first."""

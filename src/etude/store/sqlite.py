@@ -56,6 +56,8 @@ class SqliteStore(Store):
     has_schema = "SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"
     size_of = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
     by_words = BY_WORDS
+    # Newer ones know the length of a text without reading it.
+    text_bytes = "octet_length({})" if sqlite3.sqlite_version_info >= (3, 43) else "length(CAST({} AS BLOB))"
 
     def __init__(self, path: str | Path) -> None:
         super().__init__()
@@ -296,6 +298,7 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         """Close the file and release the worker's lock; may be called twice."""
+        self.record_bytes.flush()
         with self._lock:
             self._closed = True
             if self._db is not None:

@@ -124,7 +124,7 @@ function Storage({ status: { storage, store_bytes, disks } }: { status: Status }
     <section class="sect">
       <h2>Storage</h2>
       <div class="meters">
-        {Object.entries(storage).map(([tenant, use]) => <Meter key={tenant} name={`Results and files of ${tenant}`} used={use.bytes} of={use.limit} />)}
+        {Object.entries(storage).map(([tenant, use]) => <Meter key={tenant} name={`Storage of ${tenant}`} used={use.bytes} of={use.limit} />)}
         <Meter name="Records" used={store_bytes} of={0} />
         {disks.map((disk) => <Meter key={disk.path} name="Disk" path={disk.path} used={disk.total_bytes - disk.free_bytes} of={disk.total_bytes} />)}
       </div>

@@ -10,11 +10,14 @@ from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
 from etude.agents.schedule import Interval
 from etude.entities import Entity
 
+MAX_SUBJECT = 10_000
+"""The most characters of a subject: every step records it. A longer one from a message is cut."""
+
 
 class EchoConfig(Entity):
     """The subject and the interval."""
 
-    subject: str = Field(min_length=1)
+    subject: str = Field(min_length=1, max_length=MAX_SUBJECT)
     interval_s: Interval = 60.0
 
 
@@ -31,7 +34,7 @@ class EchoAgent(Kind[EchoConfig]):
                 subject = item.body["subject"]
             elif isinstance(item.body, str):
                 subject = item.body
-        count = state.get("count", 0) + 1
+        subject, count = subject[:MAX_SUBJECT], state.get("count", 0) + 1
         return StepResult(
             state={"subject": subject, "count": count},
             output=f"{count}. {subject}: worth another look.",

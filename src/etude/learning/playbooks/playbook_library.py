@@ -140,6 +140,7 @@ class PlaybookLibrary:
     """The playbooks of one tenant."""
 
     def __init__(self, store: Store, home: Path) -> None:
+        self._store = store
         self._lessons = StoredLessons(store)
         self._folder = home / "playbooks" / store.tenant
         self._known: dict[tuple[str, str], tuple[int, LessonStanding]] = {}
@@ -291,6 +292,7 @@ class PlaybookLibrary:
 
     def add_text(self, text: str, pin: bool = False) -> LibraryEntry:
         """Add the text of a SKILL.md to the library. Another playbook of that name is replaced."""
+        self._store.check_storage()
         with tempfile.TemporaryDirectory(prefix="etude-playbook-") as folder:
             file = Path(folder, "SKILL.md")
             file.write_text(text, encoding="utf-8", newline="")
