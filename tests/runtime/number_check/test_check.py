@@ -492,11 +492,41 @@ def test_a_mean_has_to_be_called_one() -> None:
     assert unverified("The Arcade sold 5,647.80.", SHOPS) == ["5,647.80"]
 
 
-def test_a_name_that_no_result_has_is_contradicted() -> None:
+def test_a_number_beside_a_name_that_no_result_has_is_marked() -> None:
     verdict = check_numbers("Second is Pavilion with 7,390.25.", [SHOPS], "Which shops sell most?")
-    assert [c.mention.text for c in verdict.contradicted] == ["7,390.25"]
+    assert [c.mention.text for c in verdict.unverified] == ["7,390.25"]
     assert "no result has `Pavilion`; the value is that of Atrium" in explain_verdict(verdict)
     assert check_numbers("Second is Atrium with 7,390.25.", [SHOPS]).ok
+
+
+def test_a_translated_name_does_not_send_the_answer_back() -> None:
+    countries = Evidence("r1", ("country", "peaks"), [("Ethiopia", 13), ("Kenya", 6), ("Morocco", 4)])
+    text = "A Etiópia lidera com 13 das 23 montanhas (56,5%). Kenya tem 6."
+    assert not check_numbers(text, [countries]).sends_back
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The ages run from 275 (East) to 412 (North), with a median of 389 orders.",
+        "North, with 412 of 1,076 orders, leads.",
+        "North has about 430 orders, South 388 and East 275.",
+    ],
+)
+def test_a_number_that_is_not_plainly_of_its_label_is_only_marked(text: str) -> None:
+    verdict = check_numbers(text, [SALES])
+    assert verdict.unverified and not verdict.sends_back
+
+
+def test_several_untraced_figures_do_not_send_the_answer_back() -> None:
+    verdict = check_numbers("The first needs 7,771, the second 8,882 and the third 9,993.", [SALES])
+    assert len(verdict.unverified) == 3 and not verdict.sends_back
+
+
+@pytest.mark.parametrize("day", ["1 März 2024", "1 mars 2024", "1 de marzo de 2024", "1 marzo 2024", "1 maart 2024"])
+def test_months_of_other_languages_are_dates(day: str) -> None:
+    [mention] = find_number_mentions(day)
+    assert mention.period == find_number_mentions("1 March 2024")[0].period
 
 
 RENTALS = Evidence("r1", ("rentals", "not_returned", "late"), [(16044, 183, 8121)])

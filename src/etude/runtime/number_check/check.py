@@ -6,8 +6,8 @@ and which operations. In a large result nearly every percentage is the ratio of 
 if it is far-fetched and enough other values were as likely for one of them to match by chance.
 
 A number that does not follow is one of two things. It is contradicted if the label next to it has another value; the
-answer then goes back to the model. Otherwise it is only untraced: it is marked, and the answer goes back only if it
-rests on that number.
+answer then goes back to the model. Otherwise it is only untraced: it is marked, and the answer goes back only if it is
+its only figure.
 """
 
 from __future__ import annotations
@@ -96,15 +96,17 @@ class NumberCheckVerdict:
 
     @property
     def sends_back(self) -> bool:
-        """Whether the model should write the answer again: it is contradicted, or it rests on an untraced number."""
+        """Whether the model should write the answer again: it is contradicted, or its only figure is untraced."""
         return bool(self.contradicted) or self.rests_on_untraced
 
     @property
     def rests_on_untraced(self) -> bool:
-        """Whether the only figure of the answer, or most of several, could not be traced."""
+        """Whether the only figure of the answer could not be traced.
+
+        If several could not, it is more likely that the check cannot follow the arithmetic than that all are false.
+        """
         claims = [c for c in self.mentions if c.mention.kind not in ("date", "time", "ordinal") and not c.mention.word]
-        untraced = [c for c in claims if not c.verified]
-        return bool(untraced) and (len(claims) == 1 or 2 * len(untraced) > len(claims) > 1)
+        return len(claims) == 1 and not claims[0].verified
 
 
 def check_numbers(
@@ -181,8 +183,8 @@ def check_numbers(
         if i in found:
             checked.append(CheckedNumber(mention, True, found[i]))
         else:
-            value = strange.get(i) or _own_value(search, plain)
-            checked.append(CheckedNumber(mention, False, value or _NOT_FOUND, bool(value)))
+            value = false.get(i) or (_own_value(search, plain) if _is_plainly_labelled(passage, plain) else "")
+            checked.append(CheckedNumber(mention, False, value or strange.get(i) or _NOT_FOUND, bool(value)))
     return NumberCheckVerdict(text, tuple(checked))
 
 
@@ -425,6 +427,11 @@ def _is_other_column(search: NumberSearch, mention: Mention, operand: Operand) -
     return operand.row in search.tables[operand.table].columns[named[0]].numbers
 
 
+def _is_plainly_labelled(passage: Passage, mention: Mention) -> bool:
+    """Return whether only small words stand between a number and its label, and no hedge such as `about`."""
+    return not mention.hedge and any(passage.anchors(mention, t).direct for t in range(len(passage.tables)))
+
+
 def _own_value(search: NumberSearch, mention: Mention) -> str:
     """Return what the label next to a number says in the results, if that is clear; else empty."""
     if not mention.readings or mention.kind not in ("number", "percent") or mention.unit in TIME_UNITS:
@@ -480,12 +487,16 @@ def explain_verdict(verdict: NumberCheckVerdict) -> str:
     untraced = [c for c in verdict.unverified if not c.contradicted]
     if untraced:
         lines.append("These numbers in your answer are in no computed result and do not follow from one:")
-        lines.append(", ".join(dict.fromkeys(f"`{checked.mention.text}`" for checked in untraced)))
+        lines.append(", ".join(dict.fromkeys(f"`{checked.mention.text}`{_reason(checked)}" for checked in untraced)))
     lines.append(
         "Write the answer again. Use the values of the results, rounded correctly, each with its own label. If you "
         "need a value that was not computed, compute it with a tool first; otherwise leave the number out."
     )
     return "\n".join(lines)
+
+
+def _reason(checked: CheckedNumber) -> str:
+    return "" if checked.because == _NOT_FOUND else f" ({checked.because})"
 
 
 def _phrase(text: str, mention: Mention) -> str:

@@ -69,6 +69,15 @@ _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
     r"nov(?:ember)?|dec(?:ember)?)"
 )
+_MONTH_WORDS = (
+    "januar janvier enero gennaio januari janeiro", "februar février febrero febbraio februari fevereiro",
+    "märz mars marzo maart março", "avril abril aprile", "mai mayo maggio mei maio", "juni juin junio giugno junho",
+    "juli juillet julio luglio julho", "août agosto augustus", "septembre septiembre settembre setembro",
+    "oktober octobre octubre ottobre outubro", "novembre noviembre novembro",
+    "dezember décembre diciembre dicembre dezembro",
+)  # fmt: skip
+_MONTHS_ABROAD = {word: number for number, words in enumerate(_MONTH_WORDS, 1) for word in words.split()}
+_MONTH = rf"(?:{_MONTH}|{'|'.join(sorted(_MONTHS_ABROAD, key=len, reverse=True))})"
 _YEAR = r"(?:1[89]\d\d|20\d\d|21\d\d)"
 _UNITS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -134,7 +143,8 @@ _DATES = [
     re.compile(rf"\b(?P<year>{_YEAR})-(?P<month>0[1-9]|1[0-2])\b(?![-.,]?\d)"),
     re.compile(rf"\b(?P<a>\d{{1,2}})[/.](?P<b>\d{{1,2}})[/.](?P<year>{_YEAR})\b"),
     re.compile(
-        rf"(?<![\w.,])(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\.?\s+(?:of\s+)?(?P<name>{_MONTH})\b\.?(?:,?\s+(?P<year>{_YEAR})\b)?",
+        rf"(?<![\w.,])(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\.?\s+(?:(?:of|de|di)\s+)?(?P<name>{_MONTH})\b\.?"
+        rf"(?:(?:,|\s+del?)?\s+(?P<year>{_YEAR})\b)?",
         re.I,
     ),
     re.compile(
@@ -142,7 +152,7 @@ _DATES = [
         rf"(?:,?\s+(?P<year>{_YEAR})\b)?",
         re.I,
     ),
-    re.compile(rf"\b(?P<name>{_MONTH})\b\.?(?:\s+of)?,?[\s-]+(?P<year>{_YEAR})\b(?![.,]?\d)", re.I),
+    re.compile(rf"\b(?P<name>{_MONTH})\b\.?(?:\s+(?:of|de|del))?,?[\s-]+(?P<year>{_YEAR})\b(?![.,]?\d)", re.I),
     re.compile(
         rf"\bQ(?P<quarter>[1-4])[\s/-]*(?:of\s+)?(?:FY\s?)?(?:(?P<year>{_YEAR})|['\u2019]?(?P<short>\d\d))\b", re.I
     ),
@@ -337,7 +347,9 @@ def _period(groups: dict[str, str | None]) -> Period | None:
 
 
 def mentioned_month_number(name: str) -> int:
-    """Return 1 for `January` or `jan`, and so on."""
+    """Return 1 for `January`, `jan` or `Januar`, and so on."""
+    if name.lower() in _MONTHS_ABROAD:
+        return _MONTHS_ABROAD[name.lower()]
     return next(i for i, month in enumerate(MONTHS, 1) if month.startswith(name[:3].lower()))
 
 
