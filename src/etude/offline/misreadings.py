@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from etude.offline.joins import join_hops
+from etude.offline.operator_words import LINKING
 from etude.offline.phrase_index import SYNONYM, Meaning, phrase_index_of, value_phrase
 from etude.offline.plan_check import Facts, Place, linked_columns, plan_facts, plan_nodes
 from etude.offline.question_parts import Condition, Measure, NamePart, Question
@@ -17,7 +18,7 @@ from etude.offline.resolver import GENERAL
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary, VocabularyTable, once_per_vocabulary
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
-from etude.offline.words import TRAILING, fold_words, stem_word, word_base_form, word_names_act
+from etude.offline.words import TRAILING, fold_words, stem_word, verb_root, word_base_form, word_names_act
 from etude.sources.plan.query_plan import ColumnRef, Compare, Join, Member, Or, QueryPlan
 
 _TYING = frozenset("they their them its it his her each every corresponding respective whose".split())  # noqa: SIM905
@@ -228,7 +229,8 @@ def _find_part_of_all(question: Question, facts: Facts, vocabulary: Vocabulary, 
 def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
     """`students enrolled`, if there is a table `enrollments` that the plan does not use."""
     acts = phrase_index_of(vocabulary).acts
-    for item in items:
+    counted = {item.text for item in items if item.tag == "T"}
+    for item in (each for each in items if each.text not in counted):
         tables = acts.get(stem_word(item.text.lower()), ()) if item.tag == "r" else ()
         if tables and not {vocabulary_name_without_schema(m.table) for m in tables} & facts.tables:
             yield f"It is not clear what `{item.text}` means here: `{tables[0].table}` is not needed to answer."
@@ -236,6 +238,10 @@ def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voc
         acts_of = [table.name for table in vocabulary.tables if any(word_names_act(word, stem) for word in table.words)]
         if acts_of and not {vocabulary_name_without_schema(name) for name in acts_of} & facts.tables:
             yield f"It is not clear what `{item.text}` means here: `{acts_of[0]}` is not needed to answer."
+        known = item.tag != "r" or tables or acts_of or item.text.lower() in LINKING
+        named = () if known else phrase_index_of(vocabulary).verb_roots.get(verb_root(item.text.lower()), ())
+        if named and not any(_place(m) in facts.columns or _place(m)[0] in facts.tables for m in named):
+            yield f"It is not clear what `{item.text}` means here: `{named[0].table}` is not needed to answer."
 
 
 def _find_rival_noun(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
