@@ -1047,7 +1047,7 @@ class _Builder(Ratios):
     def _shows_each(self, columns: Sequence[VocabularyColumn], table: VocabularyTable) -> bool:
         """`the categories of products`: that of each product, beside its name; not the different ones."""
         question, column = self.question, columns[0]
-        if question.subject is None or question.distinct or question.groups or len(columns) > 1:
+        if question.subject is None or question.distinct or question.groups or len(columns) > 1 or question.both:
             return False
         known = column.table != table.name or column.name in (*table.label, *table.key)
         return question.plural and not known and column.kind == "text" and column.distinct < table.rows
