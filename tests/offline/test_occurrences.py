@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from etude.app import App
-from etude.offline.understand import Refusal, Understanding, understand
+from etude.offline.result_check import doubt_result
+from etude.offline.understand import Clarification, Refusal, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan.compile import compile_plan
@@ -104,3 +105,37 @@ def _named_first(rows: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> 
 )
 def test_what_no_rows_say_is_refused(question: str, gardens: tuple[Vocabulary, Ask]) -> None:
     assert isinstance(understand(question, gardens[0], today=TODAY), Refusal)
+
+
+def test_a_name_two_tables_away_is_asked_back(tmp_path: Path) -> None:
+    """A song has a composer, and its album an artist: both may be called Abel."""
+    import duckdb
+
+    path = str(tmp_path / "songs.duckdb")
+    with duckdb.connect(path) as writer:
+        writer.execute(
+            "CREATE TABLE artist (artist_id INTEGER PRIMARY KEY, name TEXT);"
+            "CREATE TABLE album (album_id INTEGER PRIMARY KEY, title TEXT, artist_id INTEGER REFERENCES artist);"
+            "CREATE TABLE song (song_id INTEGER PRIMARY KEY, name TEXT, composer TEXT, album_id INTEGER "
+            "REFERENCES album);"
+            "INSERT INTO artist VALUES (1, 'Abel'), (2, 'Bach');"
+            "INSERT INTO album VALUES (1, 'Dawn', 1), (2, 'Dusk', 2);"
+            "INSERT INTO song VALUES (1, 'Air', 'Abel', 1), (2, 'Aria', 'Cage', 1), (3, 'Fugue', 'Cage', 2);"
+        )
+    with App(home=tmp_path / "home", record=False) as app:
+        vocabulary = build_vocabulary(app.catalog(path), lambda sql: app.sql(path, sql, record=False).rows())
+    found = understand("songs by Abel", vocabulary, today=TODAY)
+    assert isinstance(found, Clarification)
+    assert {choice.label for choice in found.choices} == {"song.composer", "artist.name"}
+    assert isinstance(understand("songs by Cage", vocabulary, today=TODAY), Understanding)
+
+
+def test_equal_rows_of_joined_tables_are_doubted(gardens: tuple[Vocabulary, Ask]) -> None:
+    """Ann visited Moss End twice; whether to list that twice is not said."""
+    vocabulary, ask = gardens
+    assert vocabulary.catalog is not None
+    found = understand("Show the visitor name and garden name of visits sorted by visit id.", vocabulary, today=TODAY)
+    assert isinstance(found, Understanding)
+    rows = ask(compile_plan(found.plan, vocabulary.catalog))
+    assert rows.count(("Ann", "Moss End")) == 2
+    assert "how often to list" in (doubt_result(found, ["name", "name"], rows, len(rows)) or "")

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from etude.offline.joins import join_hops
-from etude.offline.operator_words import LINKING
+from etude.offline.operator_words import LINKING, VERBS
 from etude.offline.phrase_index import SYNONYM, Meaning, phrase_index_of, value_phrase
 from etude.offline.plan_check import Facts, Place, linked_columns, plan_facts, plan_nodes
 from etude.offline.question_parts import Condition, Measure, NamePart, Question
@@ -49,6 +49,7 @@ def find_misreading(
         lambda: _find_far_number(question),
         lambda: _find_nested_absence(items, question),
         lambda: _find_unused_verb(items, facts, vocabulary),
+        lambda: _find_other_record(question, facts, vocabulary),
         lambda: _find_rival_noun(items, facts, vocabulary),
         lambda: _find_participle(items, facts, vocabulary),
         lambda: _find_value_with_column(items, facts, vocabulary),
@@ -238,10 +239,29 @@ def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voc
         acts_of = [table.name for table in vocabulary.tables if any(word_names_act(word, stem) for word in table.words)]
         if acts_of and not {vocabulary_name_without_schema(name) for name in acts_of} & facts.tables:
             yield f"It is not clear what `{item.text}` means here: `{acts_of[0]}` is not needed to answer."
-        known = item.tag != "r" or tables or acts_of or item.text.lower() in LINKING
+        known = item.tag != "r" or tables or acts_of or item.text.lower() in LINKING | VERBS
         named = () if known else phrase_index_of(vocabulary).verb_roots.get(verb_root(item.text.lower()), ())
-        if named and not any(_place(m) in facts.columns or _place(m)[0] in facts.tables for m in named):
+        if named and not any(_is_needed(m, facts) for m in named):
             yield f"It is not clear what `{item.text}` means here: `{named[0].table}` is not needed to answer."
+
+
+def _is_needed(meaning: Meaning, facts: Facts) -> bool:
+    table, column = _place(meaning)
+    return table in facts.tables if meaning.column is None else (table, column) in facts.columns
+
+
+def _find_other_record(question: Question, facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`competitions`, read as `competition_record`, if the plan has `farm_competition` too: which are counted?"""
+    nouns = [threshold.measure.name for threshold in question.thresholds]
+    nouns += [question.rank.by.name] if question.rank is not None and isinstance(question.rank.by, Measure) else []
+    for noun in nouns:
+        word = word_base_form(fold_words(noun.text).split()[-1])
+        used = [vocabulary.table(m.table) for m in noun.tables]
+        used = [table for table in used if vocabulary_name_without_schema(table.name) in facts.tables]
+        kept = [table for table in used if table.words[-1] in TRAILING and table.words[:-1] == (word,)]
+        heads = [table for table in used if table.words[-1:] == (word,) and len(table.words) > 1]
+        if kept and heads:
+            yield f"It is not clear whether `{noun.text}` means `{kept[0].name}` or `{heads[0].name}`."
 
 
 def _find_rival_noun(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:

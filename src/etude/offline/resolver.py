@@ -263,7 +263,10 @@ class Resolver:
         near = join_distances(self.vocabulary, nearest or self.anchor, tables)
         for hit, distances in zip(hits, zip(near, self._all_away(tables), strict=True), strict=True):
             # Distances first: of the many tables that have the value, few are near.
-            if min(distances) > 1 or hit.table == best.table or hit.cost > best.cost:
+            if min(distances) > 2 or hit.table == best.table or hit.cost > best.cost:
+                continue
+            # Two tables away, only the name of a row is a rival: `songs by Abel`, the artist or the composer.
+            if min(distances) > 1 and (self._names(best) or not self._names(hit)):
                 continue
             if not (plain and not self._names(hit)) and not self._linked(own, Meaning(hit.table, hit.column)):
                 raise Ambiguous(condition.text, [best, hit])
