@@ -251,7 +251,7 @@ def _is_needed(meaning: Meaning, facts: Facts) -> bool:
 
 
 def _find_other_record(question: Question, facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
-    """`competitions`, read as `competition_record`, if the plan has `farm_competition` too: which are counted?"""
+    """`games`, read as `game_record`, if the plan has `home_game` too: which are counted?"""
     nouns = [threshold.measure.name for threshold in question.thresholds]
     nouns += [question.rank.by.name] if question.rank is not None and isinstance(question.rank.by, Measure) else []
     for noun in nouns:
