@@ -194,7 +194,7 @@ class Conditions:
                 for table in tables:
                     tree.add(table, self._near(condition), condition.said)
                 where.append(self._filter(condition, tree))
-            elif condition.said == "counted":
+            elif condition.said == "counted" and [*tables] != self._near(condition)[:1]:
                 raise Unresolved(f"It is not clear whether `{condition.text}` applies to one row or to all together.")
             elif any(self._kept_over_time(t, condition) for t in tables):
                 raise Unresolved(f"`{condition.text}` changes over time; it is not clear which time is meant.")

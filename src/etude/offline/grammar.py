@@ -150,10 +150,13 @@ def _op(item: TaggedItem) -> str:
     return str(item.data[0] if item.tag == "o" else item.data)
 
 
-def _compare(items: list[TaggedItem]) -> list[TaggedItem]:
+def _compare(items: list[TaggedItem]) -> list[TaggedItem] | None:
     column, number = _one(items, "CE"), _one(items, "N")
     ops = _pick(items, "ceo")
     op = _op(ops[0]) if ops else "="
+    if column.tag == "E" and ops and ops[0].tag == "o":
+        # "The number of captains younger than 50": the captains are, not their number.
+        return [column, *_adjective([ops[0], number])] if column.data.fn == "count" else None
     if column.tag == "E":
         return [TaggedItem("H", _text(items), Threshold(column.data, op, number.data, written_unit(number.text)))]
     condition = Condition("compare", _text(items), column.data, op, (number.data,), unit=written_unit(number.text))
@@ -250,7 +253,7 @@ def _numbered(items: list[TaggedItem]) -> list[TaggedItem] | None:
     return [table, TaggedItem("F", condition.text, condition)]
 
 
-def _compare_column(items: list[TaggedItem]) -> list[TaggedItem]:
+def _compare_column(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`above the age of 30`, `over age 30`."""
     return _compare([_one(items, "C"), _one(items, "c"), items[-1]])
 
@@ -267,12 +270,12 @@ def _at_least(items: list[TaggedItem]) -> list[TaggedItem] | None:
     if written_unit(number.text) == "percent":
         # "At least 10% of ..." is a part of a whole that the words do not name.
         return None
-    if thing.tag == "C":
+    distinct = bool(_pick(items, "U"))
+    if thing.tag == "C" and not distinct:
         condition = Condition("compare", _text(items), thing.data, op.data, (number.data,), said="counted")
         return [TaggedItem("F", _text(items), condition)]
-    return [
-        TaggedItem("H", _text(items), Threshold(Measure("count", thing.data, text=_text(items)), op.data, number.data))
-    ]
+    counted = Measure("count", thing.data, distinct, text=_text(items))
+    return [TaggedItem("H", _text(items), Threshold(counted, op.data, number.data))]
 
 
 def _count(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -623,10 +626,10 @@ def _named_not(items: list[TaggedItem]) -> list[TaggedItem] | None:
     return _not([items[1], *made]) if made else None
 
 
-def _worth(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """`orders over 500`: compare what each is worth, if that is one number."""
+def _worth(items: list[TaggedItem], first: bool = False) -> list[TaggedItem] | None:
+    """`orders over 500`: compare what each is worth, if that is one number; a count that comes first is asked for."""
     thing, op, number = items[0], _one(items, "c"), _one(items, "N")
-    if thing.tag == "E" and not thing.text.startswith("how many"):
+    if thing.tag == "E" and (thing.data.fn != "count" or not (first or thing.text.startswith("how many"))):
         return None
     unit = written_unit(number.text)
     if unit == "percent":
@@ -924,8 +927,8 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"cA#?C(?![CTVn])", _above_average_of),
     (r"cNpC(?![CTVNcowlx])", _compare_in),
     (r"A#?twC&C", _days),
-    (r"cN[A#]?[TC]", _at_least),
-    (r"Ne[TC]", _at_least),
+    (r"cN[A#]?U?[TC]", _at_least),
+    (r"NeU?[TC]", _at_least),
     (r"AG", _swap),
     (r"(?:^|[rp])T[AS]C(?!n)", _rank_of_noun),
     (r"A#?U?p?[TC](?!n)", _aggregate),
@@ -937,6 +940,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"P[TC]", _most_common),
     (r"CpTP", lambda items: [*_most_common([items[3], items[0]]), items[1], items[2]]),
     (r"[TC]P", lambda items: _most_common(items[::-1])),
+    (r"^EcN", lambda items: _worth(items, first=True)),
     (r"EcN|TcN", _worth),
     (r"[EC]p?[co]N", _compare),
     (r"cCp?N", _compare_column),

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from etude.offline.joins import join_hops
+from etude.offline.operator_words import LINKING, VERBS
 from etude.offline.phrase_index import SYNONYM, Meaning, phrase_index_of, value_phrase
 from etude.offline.plan_check import Facts, Place, linked_columns, plan_facts, plan_nodes
 from etude.offline.question_parts import Condition, Measure, NamePart, Question
@@ -17,7 +18,7 @@ from etude.offline.resolver import GENERAL
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary, VocabularyTable, once_per_vocabulary
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
-from etude.offline.words import TRAILING, fold_words, stem_word, word_base_form, word_names_act
+from etude.offline.words import TRAILING, fold_words, stem_word, verb_root, word_base_form, word_names_act
 from etude.sources.plan.query_plan import ColumnRef, Compare, Join, Member, Or, QueryPlan
 
 _TYING = frozenset("they their them its it his her each every corresponding respective whose".split())  # noqa: SIM905
@@ -48,6 +49,7 @@ def find_misreading(
         lambda: _find_far_number(question),
         lambda: _find_nested_absence(items, question),
         lambda: _find_unused_verb(items, facts, vocabulary),
+        lambda: _find_other_record(question, facts, vocabulary),
         lambda: _find_rival_noun(items, facts, vocabulary),
         lambda: _find_participle(items, facts, vocabulary),
         lambda: _find_value_with_column(items, facts, vocabulary),
@@ -228,7 +230,8 @@ def _find_part_of_all(question: Question, facts: Facts, vocabulary: Vocabulary, 
 def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
     """`students enrolled`, if there is a table `enrollments` that the plan does not use."""
     acts = phrase_index_of(vocabulary).acts
-    for item in items:
+    counted = {item.text for item in items if item.tag == "T"}
+    for item in (each for each in items if each.text not in counted):
         tables = acts.get(stem_word(item.text.lower()), ()) if item.tag == "r" else ()
         if tables and not {vocabulary_name_without_schema(m.table) for m in tables} & facts.tables:
             yield f"It is not clear what `{item.text}` means here: `{tables[0].table}` is not needed to answer."
@@ -236,6 +239,29 @@ def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voc
         acts_of = [table.name for table in vocabulary.tables if any(word_names_act(word, stem) for word in table.words)]
         if acts_of and not {vocabulary_name_without_schema(name) for name in acts_of} & facts.tables:
             yield f"It is not clear what `{item.text}` means here: `{acts_of[0]}` is not needed to answer."
+        known = item.tag != "r" or tables or acts_of or item.text.lower() in LINKING | VERBS
+        named = () if known else phrase_index_of(vocabulary).verb_roots.get(verb_root(item.text.lower()), ())
+        if named and not any(_is_needed(m, facts) for m in named):
+            yield f"It is not clear what `{item.text}` means here: `{named[0].table}` is not needed to answer."
+
+
+def _is_needed(meaning: Meaning, facts: Facts) -> bool:
+    table, column = _place(meaning)
+    return table in facts.tables if meaning.column is None else (table, column) in facts.columns
+
+
+def _find_other_record(question: Question, facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`games`, read as `game_record`, if the plan has `home_game` too: which are counted?"""
+    nouns = [threshold.measure.name for threshold in question.thresholds]
+    nouns += [question.rank.by.name] if question.rank is not None and isinstance(question.rank.by, Measure) else []
+    for noun in nouns:
+        word = word_base_form(fold_words(noun.text).split()[-1])
+        used = [vocabulary.table(m.table) for m in noun.tables]
+        used = [table for table in used if vocabulary_name_without_schema(table.name) in facts.tables]
+        kept = [table for table in used if table.words[-1] in TRAILING and table.words[:-1] == (word,)]
+        heads = [table for table in used if table.words[-1:] == (word,) and len(table.words) > 1]
+        if kept and heads:
+            yield f"It is not clear whether `{noun.text}` means `{kept[0].name}` or `{heads[0].name}`."
 
 
 def _find_rival_noun(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:

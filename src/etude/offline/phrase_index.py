@@ -24,6 +24,7 @@ from etude.offline.words import (
     TRAILING,
     fold_words,
     stem_word,
+    verb_root,
     word_base_form,
     word_synonyms,
     words_without_numbers,
@@ -99,6 +100,17 @@ class PhraseIndex:
         """The stems of all words in the names of tables."""
         tables = (p for p, meanings in self.names.items() if any(m.column is None and not m.label for m in meanings))
         return frozenset(stem_word(word) for phrase in tables for word in phrase if len(word) > 4)
+
+    @cached_property
+    def verb_roots(self) -> dict[str, tuple[Meaning, ...]]:
+        """The tables and columns by the roots of the words in their names: `investor` for `invested`."""
+        found: dict[str, dict[Meaning, None]] = defaultdict(dict)
+        for phrase, meanings in self.names.items():
+            own = [m for m in meanings if m.cost == 0 and not m.label]
+            for word in phrase if own else ():
+                if len(word) > 3:
+                    found[verb_root(word)].update(dict.fromkeys(own))
+        return {root: tuple(own) for root, own in found.items()}
 
     @cached_property
     def acts(self) -> dict[str, tuple[Meaning, ...]]:
@@ -329,6 +341,8 @@ def _column_phrases(table: VocabularyTable, column: VocabularyColumn) -> Iterato
 
 
 _WORDS = re.compile(r"[^\W_]+")
+_BIRTHDAYS = (("date", "of", "birth"), ("birth", "date"), ("birthdate",), ("birthday",), ("date", "birth"))
+"""Names of the day on which somebody was born."""
 _FIRST_WORDS = frozenset("number total is has count n date other min max minimum maximum average first last".split())  # noqa: SIM905
 """First words of column names that say nothing about it alone."""
 
@@ -346,6 +360,10 @@ def _abbreviated(name: Phrase) -> Iterator[tuple[Phrase, int]]:
             yield phrase, cost + SUFFIX
     if name[-2:] == ("email", "address"):
         yield name[:-1], SUFFIX
+    elif name[-1] == "email":
+        yield (*name, "address"), SUFFIX
+    if name in _BIRTHDAYS:
+        yield from ((other, SUFFIX) for other in _BIRTHDAYS if other != name)
     if len(name) > 1 and name[-1] == "id":
         yield (name[-2], "identifier"), 0
 

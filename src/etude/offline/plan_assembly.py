@@ -496,7 +496,8 @@ class _Builder(Ratios):
         keys, hidden = self._keys()
         self._check_per(keys, measures)
         self._check_single_rows(base, [*keys, *hidden], measures)
-        if limits and keys and all(is_numeric_column(key) for key in keys):
+        counts = question.subject is None and all(m.column is None for m, _, _ in limits)
+        if limits and keys and all(is_numeric_column(k) and (part_adds_up(k) or not counts) for k in keys):
             raise Unresolved(f"It is not clear whether to list `{keys[0].name}` or to add it up.")
         tree = self._tree(base)
         grains = [group for group in question.groups if group.name is None]
@@ -523,7 +524,8 @@ class _Builder(Ratios):
             names[measured] = alias
             aggregates.append(self._aggregate(measured, tree, alias))
         for measured, op, _ in limits:
-            if op in ("<", "<=") and measured.column is None:
+            # A column of the rows themselves has no value without a row.
+            if op in ("<", "<=") and measured.column is None and any(key.table != base for key in keys):
                 raise Unresolved(f"It is not clear whether to include those with no `{measured.table}` at all.")
         having = [Compare(column=names[m], op=op, value=number) for m, op, number in limits]
         if rank is not None and ranked is None and ordering is None:
@@ -1045,7 +1047,7 @@ class _Builder(Ratios):
     def _shows_each(self, columns: Sequence[VocabularyColumn], table: VocabularyTable) -> bool:
         """`the categories of products`: that of each product, beside its name; not the different ones."""
         question, column = self.question, columns[0]
-        if question.subject is None or question.distinct or question.groups or len(columns) > 1:
+        if question.subject is None or question.distinct or question.groups or len(columns) > 1 or question.both:
             return False
         known = column.table != table.name or column.name in (*table.label, *table.key)
         return question.plural and not known and column.kind == "text" and column.distinct < table.rows

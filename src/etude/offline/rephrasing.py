@@ -48,7 +48,7 @@ def rephrase(tokens: Sequence[Token]) -> list[Token]:
     made = list(tokens)
     for phrase, short in _PHRASES:
         made = _replace(made, tuple(phrase.split()), short)
-    return _say_count(_drop_each(_say_age(_join_denied(_say_both(made)))))
+    return _say_count(_drop_each(_say_age(_join_denied(_say_both(_say_numbers(made))))))
 
 
 def _word(text: str, near: Token) -> Token:
@@ -67,6 +67,28 @@ def _replace(tokens: list[Token], phrase: tuple[str, ...], short: str) -> list[T
             made.append(tokens[at])
             at += 1
     return made
+
+
+_TIMES = {"once": 1, "twice": 2}
+_BEFORE_NUMBER = frozenset(("than", "least", "most", "exactly", "only"))
+
+
+def _say_numbers(tokens: list[Token]) -> list[Token]:
+    """`more than once` is more than 1 times; `at least a member` is at least 1 member."""
+    made: list[Token] = []
+    for token in tokens:
+        before = [each.low for each in made[-2:]]
+        if token.low in _TIMES and before[-1:] and before[-1] in _BEFORE_NUMBER:
+            made += [_number(_TIMES[token.low], token), _word("times", token)]
+        elif token.low in ("a", "an") and before == ["at", "least"]:
+            made.append(_number(1, token))
+        else:
+            made.append(token)
+    return made
+
+
+def _number(value: int, near: Token) -> Token:
+    return Token("number", str(value), str(value), str(value), near.start, near.end, value)
 
 
 def _say_both(tokens: list[Token]) -> list[Token]:

@@ -102,7 +102,7 @@ class Resolver:
 
     def meaning(self, name: NamePart, fits: Callable[[VocabularyColumn], bool] | None = None) -> Meaning:
         """Return the column or label that a noun means."""
-        columns = [m for m in name.columns if self._holds(m, name.owner)]
+        columns = [m for m in name.columns if self._holds(m, name.owner)] or self._named_with_table(name)
         if not columns and name.owner is not None and word_base_form(name.text.lower().split()[-1]) in GENERAL:
             columns = self._named_by(name, name.owner) or self._columns_of_referred(name, name.owner)
             if not columns:
@@ -116,6 +116,17 @@ class Resolver:
         if not columns:
             raise Unresolved(f"`{name.text}` is not a column.")
         return self._best(name.text, columns)
+
+    def _named_with_table(self, name: NamePart) -> list[Meaning]:
+        """`driver names for buses`: return the columns of the only table whose words stand in the column's name."""
+        words = [word_base_form(word) for word in name.text.lower().split()]
+        exact = [m for m in name.columns if m.cost == 0]
+        own = [m for m in exact if any({*o} <= {*words[:-1]} for o in self._owner_words(m.table))]
+        return own if len({m.table for m in own}) == 1 else []
+
+    def _owner_words(self, table: str) -> list[tuple[str, ...]]:
+        known = self.vocabulary.table(table)
+        return [words for words in (known.words, *known.aliases) if words]
 
     def _named_by(self, name: NamePart, owner: NamePart) -> list[Meaning]:
         """`the names of festivals`: return the only column of the owner that ends so, such as `festival_name`."""
@@ -252,7 +263,10 @@ class Resolver:
         near = join_distances(self.vocabulary, nearest or self.anchor, tables)
         for hit, distances in zip(hits, zip(near, self._all_away(tables), strict=True), strict=True):
             # Distances first: of the many tables that have the value, few are near.
-            if min(distances) > 1 or hit.table == best.table or hit.cost > best.cost:
+            if min(distances) > 2 or hit.table == best.table or hit.cost > best.cost:
+                continue
+            # Two tables away, only the name of a row is a rival: `songs by Abel`, the artist or the composer.
+            if min(distances) > 1 and (self._names(best) or not self._names(hit)):
                 continue
             if not (plain and not self._names(hit)) and not self._linked(own, Meaning(hit.table, hit.column)):
                 raise Ambiguous(condition.text, [best, hit])

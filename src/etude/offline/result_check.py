@@ -208,7 +208,7 @@ def doubt_result(
         return f"No row has such a value. It was read as: {understanding.reading}"
     named = question.subject in (*question.asked, *question.requested) or question.distinct
     alike = len({repr(tuple(row)) for row in rows}) < len(rows) and not understanding.plan.aggregate
-    if question.absences and alike and not named:
+    if (question.absences or understanding.plan.joins) and alike and not named:
         return "Several rows would look the same, so it is not clear how often to list them; ask for different ones."
     chooses = understanding.plan.top is not None or Single in plan_facts(understanding.plan).kinds
     if question.rank is not None and question.top is None and chooses and row_count > MANY:

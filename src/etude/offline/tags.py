@@ -39,6 +39,7 @@ from etude.offline.words import (
     spell_out_words,
     split_identifier_words,
     stem_word,
+    verb_root,
     word_base_form,
 )
 
@@ -114,6 +115,9 @@ _VAGUE_NOUNS = frozenset(("information", "info", "detail", "data"))
 _ORDINALS = frozenset(("first", "second", "third", "last", "final", "next", "previous"))
 """Words that choose one of several things in an order."""
 _ARTICLES = ("the", "a", "an")
+_SUBJECTS = frozenset(("they", "who", "that", "which", "do", "does", "did", "can", "to"))
+"""Words before a verb that has the form of a noun."""
+_HELPING = frozenset(("is", "are", "was", "were", "been", "being", "be", "has", "have", "had"))
 _WHOLE = frozenset(("information", "info", "detail"))
 _BEFORE_MONTH = ("p", "&", "|", "x", "c", "g")
 _HARD = frozenset(
@@ -347,6 +351,10 @@ def _best(
     says_value = token.base == "value" and bool(before) and before[-1].tag == "C" and ("value",) not in index.names
     if says_value and before[-1].text.lower().endswith(tokens[at - 1].low):
         # "The maximum weight value" is the maximum weight.
+        return None, 1
+    numbers = token.base in ("number", "numbered") and bool(before) and before[-1].tag == "C" and at + 1 < len(tokens)
+    if numbers and (tokens[at + 1].number is not None or tokens[at + 1].kind == "quoted"):
+        # "The major number 600" is the major 600.
         return None, 1
     if token.low == "yet" and any(item.tag == "x" for item in before):
         return None, 1
@@ -593,7 +601,8 @@ def _name(tokens: Sequence[Token], at: int, index: PhraseIndex) -> tuple[TaggedI
             meanings = tuple(m for m in _lookup(index, [t.base for t in span[:-1]]) if m.column is not None)
         if not meanings or (size == 1 and (len(span[0].low) == 1 or span[0].kind == "number" or span[0].low in _HARD)):
             continue
-        if size > 1 and (_two_nouns(span, index) or _names_owner(span, meanings, index)):
+        owned = _names_owner(span, meanings, index) or _begins_owner(tokens, at, size, index)
+        if size > 1 and (_two_nouns(span, index) or owned):
             continue
         cost = meanings[0].cost
         text = " ".join(t.text for t in tokens[at : at + size])
@@ -619,6 +628,17 @@ def _names_owner(span: Sequence[Token], meanings: Sequence[Meaning], index: Phra
         return False
     owner = tuple(words[words.index("of") + 1 :])
     return any(m.column is None and not m.label and m.cost == 0 for m in index.names.get(owner, ()))
+
+
+def _begins_owner(tokens: Sequence[Token], at: int, size: int, index: PhraseIndex) -> bool:
+    """`id of tourist attractions`: the noun after `of` goes on, and is a table with its own id."""
+    words = [token.low for token in tokens[at : at + size]]
+    if "of" not in words or size < 3:
+        return False
+    start = at + words.index("of") + 1
+    owner = [token for token in tokens[start : at + size + 1] if token.text not in ("-", "the")]
+    meanings = index.names.get(tuple(token.base for token in owner), ()) if at + size < len(tokens) else ()
+    return len(owner) > 1 and any(m.column is None and not m.label and m.cost == 0 for m in meanings)
 
 
 def _two_nouns(span: Sequence[Token], index: PhraseIndex) -> bool:
@@ -696,10 +716,24 @@ def _leftover(tokens: Sequence[Token], at: int, index: PhraseIndex, before: Sequ
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(near), near=(token.text,)))
     if token.low.endswith(("ed", "ing")) and stem_word(token.low) in index.name_stems:
         return TaggedItem("r", token.text, stem_word(token.low))  # "supplied", if there are suppliers
+    if verb_root(token.low) in index.verb_roots and _is_verb(tokens, at, before):
+        return TaggedItem("r", token.text, stem_word(token.low))  # "they climb", if there are climbers
     if names := phrase_names_one_typo_away(index, token.base):
         tag = "C" if names[0].column is not None or names[0].label else "T"
         return TaggedItem(tag, token.text, NamePart(token.text, names), token.low != token.base)
     return TaggedItem("u", token.text, token.low)
+
+
+def _is_verb(tokens: Sequence[Token], at: int, before: Sequence[TaggedItem]) -> bool:
+    """Return whether a word can only be a verb here: `invested`, `they climb`, `physicians who prescribe`."""
+    token, earlier = tokens[at], tokens[at - 1].low if at else ""
+    if token.text[:1].isupper() or not before:
+        return False
+    if earlier in _SUBJECTS:
+        return True
+    # "The opening year" has an adjective; "the year opened" and "was opened" have a verb.
+    follows = before[-1].tag in "TCV" and before[-1].text.lower().endswith(earlier)
+    return token.low.endswith(("ed", "ing")) and (follows or earlier in _HELPING)
 
 
 def _money(index: PhraseIndex) -> tuple[Meaning, ...]:

@@ -16,6 +16,7 @@ from etude.offline.follow_up import after_pause, follow_up, is_complete
 from etude.offline.grammar import read_question
 from etude.offline.misreadings import find_misreading
 from etude.offline.months import add_years_to_months
+from etude.offline.occurrences import read_occurrences
 from etude.offline.part_references import part_adds_up
 from etude.offline.phrase_index import SYNONYM, Hit, Meaning, phrase_index_of, phrases_differ_by_one_slip
 from etude.offline.plan_assembly import Assembled, assemble_plan
@@ -142,7 +143,8 @@ def understand(
 
 def _tag_all(tokens: Sequence[Token], vocabulary: Vocabulary, today: date) -> list[TaggedItem]:
     index = phrase_index_of(vocabulary)
-    named = add_row_noun(read_selling(tag_items(tokens, index, today), index), vocabulary)
+    items = read_occurrences(tag_items(tokens, index, today), vocabulary)
+    named = add_row_noun(read_selling(items, index), vocabulary)
     return read_best_row(named, tokens, vocabulary)
 
 

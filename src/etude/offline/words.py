@@ -306,6 +306,14 @@ def stem_word(word: str) -> str:
     return text[:-1] if len(text) > 4 and text[-1] == text[-2] else text
 
 
+def verb_root(word: str) -> str:
+    """Return what a verb shares with the noun for who does it: `supply` and `supplier`, `advise` and `advisor`."""
+    text = stem_word(word)
+    if len(text) > 5 and text.endswith("or"):
+        text = text[:-2]
+    return text[:-1] + "i" if text.endswith("y") else text
+
+
 def word_names_act(noun: str, stem: str) -> bool:
     """Return whether a noun is what a verb does, given its stem: `attendance` of attended, `registration`."""
     return len(stem) > 4 and noun != stem and len(noun) > len(stem[:6]) and noun.startswith(stem[:6])
