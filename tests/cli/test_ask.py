@@ -93,7 +93,7 @@ def test_an_error_of_a_query_or_a_cell_is_printed_once(place: Path) -> None:
 def test_a_marked_number_is_explained(place: Path) -> None:
     done = etude(place, "ask", "fruit.csv", "A mistaken one")
     assert "apples cost 77 [?]." in done.stdout
-    assert "\n[?] marks a number that is not in the results" in done.stdout
+    assert "\n[?] marks a number that etude could not trace to the results." in done.stdout
     assert "[?]" not in etude(place, "ask", "fruit.csv", "Which has the most?").stdout
 
 

@@ -67,6 +67,12 @@ def test_bars_without_an_order_begin_with_the_largest():
     assert chart_of(country=["DE", "ES", "FR"], n=[2, 9, 5])["encoding"]["y"]["sort"] is None
 
 
+def test_the_number_that_the_rows_are_sorted_by_is_drawn():
+    columns = {"country": ["JP", "US", "CN", "FR"], "bridges": [1, 5, 2, 4]}
+    assert chart_of(**columns, metres=[1991, 1400, 1300, 800])["encoding"]["x"]["field"] == "metres"
+    assert chart_of(**columns, metres=[1991, 800, 1300, 1400])["encoding"]["x"]["field"] == "bridges"
+
+
 def test_points_of_one_moment_are_not_drawn_over_each_other():
     assert chart_of(day=[date(2025, 1, 1)] * 2, n=[1, 2]) is None
 

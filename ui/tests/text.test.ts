@@ -29,7 +29,7 @@ describe("numbers of an answer", () => {
     const [tag, mark] = /<a [^>]*data-figure="([^"]*)">/.exec(markNumbers("About 412", [figure], []))!;
     expect([isOwnTag(tag), figureIndex(mark)]).toEqual([true, 0]);
     const faked = '<a class="num" href="#" data-figure="0">';
-    for (const other of [faked, faked.replace("0", "x-0"), '<a class="num" href="#">', '<span class="unverified" title="No result holds this number.">']) expect(isOwnTag(other)).toBe(false);
+    for (const other of [faked, faked.replace("0", "x-0"), '<a class="num" href="#">', '<span class="unverified" title="Could not be traced to the results.">']) expect(isOwnTag(other)).toBe(false);
     expect(figureIndex("0")).toBeNaN();
   });
   test("that no result holds are marked, whole numbers only", () => {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 12
 MARK = "[?]"
-EXPLAIN_MARKS = f"{MARK} marks a number that is not in the results and does not follow from them."
+EXPLAIN_MARKS = f"{MARK} marks a number that etude could not trace to the results."
 FILE_BYTES = 1 << 25
 """The most bytes of a chart in a file."""
 EXAMPLES = (

@@ -41,6 +41,9 @@ _DECLINED = re.compile(
     re.IGNORECASE,
 )
 
+SORTED = 4
+"""Rows with so many values in order were sorted by them."""
+
 
 def declines_chart(question: str) -> bool:
     """Return whether a question says that no chart is wanted."""
@@ -52,8 +55,9 @@ def choose_chart(
 ) -> dict[str, Any] | None:
     """Choose lines over time, bars over labels, or points for two numbers; None if a table shows more.
 
-    Of several columns that could be the measure, the first is drawn in the order of `rank`. An id, a year or another
-    number of a period is never the measure. Rows with totals are left out; then the chart has its own data.
+    Of several columns that could be the measure, the one that the rows are sorted by is drawn, or else the first in the
+    order of `rank`. An id, a year or another number of a period is never the measure. Rows with totals are left out;
+    then the chart has its own data.
     """
     if not 2 <= result.row_count <= ROWS or not 2 <= len(result.columns) <= 4:
         return None
@@ -70,7 +74,7 @@ def choose_chart(
     labels = by_kind["label"] or by_kind["id"]
     if by_kind["other"] or not numbers:
         return None
-    measure = rank(numbers)[0]
+    measure = (not times and _sorted_measure(values, numbers)) or rank(numbers)[0]
     totals = _find_totals(values, [*by_kind["label"], *by_kind["id"], *times], numbers)
     if totals:
         rows = [row for at, row in enumerate(rows) if at not in totals]
@@ -82,6 +86,12 @@ def choose_chart(
     if not labels and len(numbers) == 2 and len(rows) > 2:
         return _chart("point", _axis(numbers[0], "quantitative"), _axis(numbers[1], "quantitative"))
     return None
+
+
+def _sorted_measure(values: dict[str, list[Any]], numbers: Sequence[str]) -> str | None:
+    """Return the number that the rows are sorted by; None if it is none or several, or could be by chance."""
+    found = [name for name in numbers if _is_ordered(values[name]) and len(set(values[name])) >= SORTED]
+    return found[0] if len(found) == 1 else None
 
 
 def _find_totals(values: dict[str, list[Any]], groups: Sequence[str], numbers: Sequence[str]) -> set[int]:

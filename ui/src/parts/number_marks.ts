@@ -5,7 +5,7 @@ const WORD = Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => pa
 const CLOSING = /^(<\/a>|<\/span>|<br\s*\/?>)$/;
 const FIGURE = new RegExp(`^<a class="num" href="#" data-figure="${WORD}-\\d+">$`);
 
-export const UNVERIFIED_TAG = `<span class="unverified" data-mark="${WORD}" title="No result holds this number.">`;
+export const UNVERIFIED_TAG = `<span class="unverified" data-mark="${WORD}" title="Could not be traced to the results.">`;
 
 export function figureTag(index: number): string {
   return `<a class="num" href="#" data-figure="${WORD}-${index}">`;

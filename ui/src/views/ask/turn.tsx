@@ -105,7 +105,7 @@ function Outcome({ run, writing, onFigure, onAsk }: OutcomeProps) {
       {!text && run.status === "running" && <p class="st run">Working</p>}
       {isReplay(run) && <ReplayStrip run={run} />}
       {run.unverified.length > 0 && (
-        <p class="note">No result holds {run.unverified.length === 1 ? "this number" : "these numbers"}: {run.unverified.join(", ")}.</p>
+        <p class="note">Could not be traced to the results: {run.unverified.join(", ")}.</p>
       )}
       {run.notes.map((note) => <p class="note" key={note}><Words text={note} /></p>)}
     </>
