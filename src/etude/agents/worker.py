@@ -29,6 +29,7 @@ from etude.agents.running_step import RunningStep
 from etude.agents.step_runner import StepRunner, describe_step_error
 from etude.errors import EtudeError, Unavailable
 from etude.operations.prune import prune_quietly
+from etude.redaction import redact
 from etude.store.action import Finish, StepRecord
 from etude.store.agents import AgentStore
 from etude.store.identity import Identity
@@ -296,12 +297,15 @@ class Worker:
         if 0 < claim == len(started):
             self._maybe_work = True
         for finish in finished:
+            if finish.error:
+                again = f"; it is tried again in {finish.delay:.0f} s" if finish.end == "delayed" else ""
+                log.warning("agent %s: action %s failed: %s%s", *_named(finish), redact(finish.error)[:300], again)
             if finish.end == "delayed":
                 self._sweep_after(finish.delay)
             if finish.tick is not None:
                 self._sweep_after(finish.tick)
         for refused in turn.refused:
-            log.warning("agent %s: action %s ended after its lease was lost", refused.claim.agent_id, refused.claim.id)
+            log.warning("agent %s: action %s ended after its lease was lost", *_named(refused))
             self._step_runner.close_session(refused.claim.agent)
         for running in started:
             self._work.put(running)
@@ -479,3 +483,7 @@ class Worker:
                 prune_quietly(self.app, self._stopped.is_set)
             except Exception:
                 log.exception("pruning failed")
+
+
+def _named(finish: Finish) -> tuple[str, str]:
+    return finish.claim.agent_id, finish.claim.id

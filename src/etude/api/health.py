@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import subprocess
@@ -10,14 +9,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
+import anyio
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 
 from etude import __version__
 from etude.api.api_call import AdminCall, AnyCall, ReaderCall
 from etude.api.schemas import Gpu, Health, LocalModelStatus, PartStatus, Vram
-from etude.errors import EtudeError, Forbidden
-from etude.operations.status import Status, installation_status, status_measures
+from etude.errors import EtudeError, Forbidden, Unavailable
+from etude.operations.status import Status, installation_status, status_measures, status_measures_without_store
 from etude.store.base import MAIN
 
 if TYPE_CHECKING:
@@ -39,14 +39,16 @@ async def healthz(call: AnyCall) -> Health:
 @probes.get("/readyz", response_model=Health, responses={503: {"model": Health, "description": "Not ready."}})
 async def readyz(call: AnyCall, response: Response) -> Health:
     """Report whether the server is ready: store, object store, sandbox and model can be used."""
-    parts = await call.run_in_thread(check_readiness, call.server)
+    parts = await check_readiness(call.server)
     ok = all(part.ok for part in parts.values()) and not call.server.draining
+    if not ok:
+        call.noted["error"] = ", ".join(f"{name}: {part.detail}" for name, part in parts.items() if not part.ok)
     response.status_code = 200 if ok else 503
     return Health(ok=ok, version=__version__, parts=parts)
 
 
-def check_readiness(server: ServerState) -> dict[str, PartStatus]:
-    """Check each part. Errors are shown by title only, because their messages may hold addresses."""
+async def check_readiness(server: ServerState) -> dict[str, PartStatus]:
+    """Check all parts at once. Errors are shown by title only, because their messages may hold addresses."""
     app = server.app
     checks: dict[str, Callable[[], str]] = {
         "store": lambda: str(app.store.check()["kind"]),
@@ -54,7 +56,18 @@ def check_readiness(server: ServerState) -> dict[str, PartStatus]:
         "sandbox": server.sandbox_probe.check,
         "model": lambda: app.settings.model,
     }
-    found = {name: _check_part(check) for name, check in checks.items()}
+    found: dict[str, PartStatus] = {}
+
+    async def check_part(name: str, check: Callable[[], str]) -> None:
+        try:
+            found[name] = await server.run_briefly(_check_part, check)
+        except Unavailable as error:
+            found[name] = PartStatus(ok=False, detail=error.message)
+
+    async with anyio.create_task_group() as group:
+        for name, check in checks.items():
+            found[name] = PartStatus(ok=False)  # they are shown in this order
+            group.start_soon(check_part, name, check)
     if server.draining:
         found["server"] = PartStatus(ok=False, detail="shutting down")
     return found
@@ -75,16 +88,19 @@ async def metrics(call: AdminCall) -> PlainTextResponse:
     """Return the metrics of this process for Prometheus; only admins of the first tenant may read them."""
     if call.caller.tenant != MAIN:
         raise Forbidden("The metrics cover all tenants.", hint=f"Use an admin key of the tenant `{MAIN}`.")
-    text = await call.access_store(render_metrics, call.server)
+    text = await render_metrics(call.server)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def render_metrics(server: ServerState) -> bytes:
-    """Return the current metrics in Prometheus format."""
-    measures = status_measures(server.app)
+async def render_metrics(server: ServerState) -> bytes:
+    """Return the current metrics in Prometheus format; without those of the store if it is down or does not answer."""
     runs: dict[str, int] = {}
-    with contextlib.suppress(EtudeError):  # the store may be down: the numbers of this process are shown all the same
-        runs = server.app.store.count_open() if measures["store_up"][()] else {}
+    try:
+        measures = await server.run_briefly(status_measures, server.app)
+        if measures["store_up"][()]:
+            runs = await server.run_briefly(server.app.store.count_open)
+    except EtudeError:
+        measures = status_measures_without_store(server.app)
     server.metrics.measure(server.run_watcher.count, runs, measures)
     return server.metrics.text()
 

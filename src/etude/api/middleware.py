@@ -190,7 +190,8 @@ class MiddlewareExchange:
         try:
             # Metrics are most wanted while something is broken.
             without_store = self._scope["path"] == "/metrics"
-            self._caller = await server.access_control.identify(server.access_store, self._secrets, without_store)
+            access = server.run_briefly if without_store else server.access_store
+            self._caller = await server.access_control.identify(access, self._secrets, without_store)
         except EtudeError:
             if needs_key:
                 raise
@@ -382,6 +383,7 @@ class MiddlewareExchange:
 
     def _facts(self) -> dict[str, str]:
         known = self._scope.get("path_params") or {}
-        shown = ("run_id", "thread_id", *(("code", "error") if self._status >= 500 else ()))
+        failed = ("code",) if 400 <= self._status < 500 else ("code", "error") if self._status >= 500 else ()
+        shown = ("run_id", "thread_id", *failed)
         named = {k: str(v) for k, v in (self._noted | known).items() if k in shown}
         return {"request_id": self._id, "tenant": self._caller.tenant, "key": self._caller.name, **named}

@@ -108,9 +108,10 @@ def hide_outage_details(error: BaseException, known: bool) -> BaseException:
 
 
 def describe_for_log(error: BaseException) -> dict[str, str]:
-    """Return the code of an error and its text without secrets, for the log."""
+    """Return the code of an error, its text without secrets and the run that it is of, for the log."""
     body = error.body if isinstance(error, HttpError) else problem(error)
-    return {"code": str(body["code"]), "error": redact(str(body["detail"]))[:300]}
+    run = {"run_id": str(body["run_id"])} if body.get("run_id") else {}
+    return {"code": str(body["code"]), "error": redact(str(body["detail"]))[:300], **run}
 
 
 def explain_invalid_request(error: RequestValidationError, route: object = None) -> EtudeError:

@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 RETRY_S = 2
 """Seconds after which a client should repeat a request that a shutdown refused or ended."""
+PROBE_S = 5.0
+"""How long `/readyz` and `/metrics` wait for a part."""
 READERS = 16
 """Threads for short store access; long work has its own threads."""
 
@@ -62,6 +64,7 @@ class ServerState:
         # A fair share may exceed its size, for tenants that hold less than theirs.
         self.workers = anyio.CapacityLimiter(2 * threads)
         self.readers = anyio.CapacityLimiter(READERS)
+        self.probes = anyio.CapacityLimiter(READERS)
         # More threads than engines would only wait for an engine.
         self.queries = FairShare(self.app.settings.engine.processes)
         self.requests: set[asyncio.Task[Any]] = set()
@@ -124,3 +127,15 @@ class ServerState:
     async def access_store(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a short access to the store in a thread."""
         return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.readers)
+
+    async def run_briefly(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run a check in a thread; raise `Unavailable` after `PROBE_S`, so that what hangs does not silence the server.
+
+        The thread is left to itself; threads that hang are limited in number.
+        """
+        with anyio.move_on_after(PROBE_S):
+            checked = partial(work, *arguments, **keywords)
+            return await anyio.to_thread.run_sync(checked, abandon_on_cancel=True, limiter=self.probes)
+        message = f"There was no answer within {PROBE_S:g} s."
+        raise Unavailable(message, hint="Try again in a moment.", retry_after_s=RETRY_S)
+

@@ -371,7 +371,12 @@ def status_measures(app: App) -> Measures:
     try:
         return _process_measures(app) | _store_measures(app) | {"store_up": {(): 1}}
     except EtudeError:
-        return _process_measures(app) | {"store_up": {(): 0}}
+        return status_measures_without_store(app)
+
+
+def status_measures_without_store(app: App) -> Measures:
+    """Return the numbers of this process alone."""
+    return _process_measures(app) | {"store_up": {(): 0}}
 
 
 def _store_measures(app: App) -> dict[str, Mapping[tuple[str, ...], float]]:
