@@ -51,6 +51,13 @@ def cell_to_json(value: Any) -> Any:
             return str(value)
 
 
+def cut_cell_text(text: str, most: int) -> str:
+    """Return a text that is shown: its first `most` characters, and a remark if that is not all of it."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… (cut: it has {len(text):,} characters; the result has all of them)"
+
+
 def cells_without_midnight(values: Sequence[Any]) -> Sequence[Any]:
     """Return the values of a column as dates if they are days or months stored as times: all of them at midnight."""
     present = [v for v in values if v is not None]
