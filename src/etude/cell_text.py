@@ -12,6 +12,8 @@ from typing import Any
 
 SHOWN_CHARS = 40
 """How much of a cell a preview shows."""
+CELL_CHARS = 4_000
+"""How much of a cell an answer or a matched row shows."""
 
 
 def escape_cell_formula(value: Any) -> Any:
@@ -49,6 +51,21 @@ def cell_to_json(value: Any) -> Any:
             return [cell_to_json(v) for v in value]
         case _:
             return str(value)
+
+
+def cut_cell_text(text: str, most: int, whole: str = "result") -> str:
+    """Return a text that is shown: its first `most` characters, and a remark if the `whole` has more of it."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… (cut: it has {len(text):,} characters; the {whole} has all of them)"
+
+
+def cut_json_cell(value: Any, whole: str = "result") -> Any:
+    """Return a JSON value that is shown: a text, list or object of more than `CELL_CHARS` characters is cut."""
+    if isinstance(value, list | dict):
+        text = json.dumps(value, ensure_ascii=False)
+        return cut_cell_text(text, CELL_CHARS, whole) if len(text) > CELL_CHARS else value
+    return cut_cell_text(value, CELL_CHARS, whole) if isinstance(value, str) else value
 
 
 def cells_without_midnight(values: Sequence[Any]) -> Sequence[Any]:

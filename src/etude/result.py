@@ -26,6 +26,8 @@ ROW_BYTES = 64 << 20
 PIECE_BYTES = 4 << 20
 """Rows are converted in pieces of about this size: as Python values they take many times as much memory."""
 
+LARGE_ROW = 4 << 10
+"""Rows of more bytes than this are read in batches of about `PIECE_BYTES`."""
 READ_WHOLE = 4 << 20
 """A stored file up to this size is read and verified in one piece."""
 SHOWN_ROWS, SHOWN_COLUMNS = 10, 20
@@ -178,6 +180,11 @@ class Result:
             columns = [arrow_to_python_values(batch.column(i), kind, shown) for i, kind in enumerate(kinds)]
             yield from zip(*columns, strict=True)
 
+    def iter_rows_in_pieces(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows one by one, with few of them as Python values at a time; slower than `iter_rows`."""
+        for piece in self.pieces():
+            yield from Result(self.info, [piece]).iter_rows()
+
     def __repr__(self) -> str:
         """Return the first rows as a table of text, and how many there are."""
         shown, names, size = self._preview()
@@ -216,9 +223,15 @@ def _read_groups(source: Any, check: Callable[[int, int], None]) -> Iterator[Any
         # One group at a time: if it is asked for all groups, the reader prefetches the whole file.
         for group in range(file.num_row_groups):
             check(*_range_of(file.metadata.row_group(group)))
-            yield from file.iter_batches(1 << 16, row_groups=[group])
+            yield from file.iter_batches(_batch_rows(file.metadata.row_group(group)), row_groups=[group])
         if not file.metadata.num_rows:
             yield from empty_result_batches(file.schema_arrow)
+
+
+def _batch_rows(group: Any) -> int:
+    """Return how many rows of a row group are decoded at a time: few if they are large."""
+    size = group.total_byte_size // max(group.num_rows, 1)
+    return 1 << 16 if size < LARGE_ROW else max(PIECE_BYTES // size, 1)
 
 
 def _range_of(group: Any) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from etude.arrow_limits import split_arrow_batch
 from etude.errors import SourceError
 from etude.scratch_folder import ScratchFolder
 
@@ -150,6 +151,11 @@ class _Groups:
         self._size = 0
 
     def add(self, batch: Any) -> Iterator[Any]:
+        # An engine may send gigabytes in one batch, and a reader decodes a whole group.
+        for part in split_arrow_batch(batch, GROUP_BYTES // 4):
+            yield from self._add(part)
+
+    def _add(self, batch: Any) -> Iterator[Any]:
         self._pending.append(self._storable(batch))
         self._rows += batch.num_rows
         self._size += batch.nbytes

@@ -111,3 +111,8 @@ def test_values_at_a_sensible_precision(value: Any, shown: str) -> None:
 def test_a_single_number_names_its_conditions(reading: str, table: str, said: str) -> None:
     meant = Understanding("?", QueryPlan(source=table), reading, Question())
     assert write_answer_sentence(meant, [f"number_of_{table}"], [(3,)], 1) == said
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    assert phrase_answer_value("x" * 500) == "x" * 500
+    assert phrase_answer_value("x" * 9_000).startswith("x" * 500 + "… (cut: it has 9,000 characters")

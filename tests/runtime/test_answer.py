@@ -16,7 +16,7 @@ from etude.entities import Budget
 from etude.events import Entry, TextDelta
 from etude.models.base import ModelRequest, ToolResult, UserMessage
 from etude.models.scripted import Line, Scripted, ScriptedCall
-from etude.runtime.answer import answer_to_body
+from etude.runtime.answer import AnswerConclusion, answer_to_body
 from etude.runtime.conversation import LAST_TOOLS
 from etude.sample import write_shop
 
@@ -72,6 +72,29 @@ def test_results_have_short_ids_and_the_model_chooses_among_them(app: App, shop:
     assert answer.result is not None and names(answer.result) == ["total"]
     body = answer_to_body(answer, 2)
     assert [shown.id for shown in body.results] == ["r2", "r1"] and len(body.results[1].rows.rows) == 2
+
+
+def test_long_cells_are_cut_in_the_answer_and_whole_in_the_result(app: App, shop: Path):
+    query = "SELECT repeat('x', 9000) AS long, 'y' AS short, range(5000) AS many"
+    answer = app.ask(str(shop), "What?", model=Scripted([sql(query), end(text="This.", results=["r1"])])).require()
+    body = answer_to_body(answer, 2)
+    for page in (body.result, body.results[0].rows):
+        assert page is not None
+        long, short, many = page.rows[0]
+        assert long == "x" * 4_000 + "… (cut: it has 9,000 characters; the result has all of them)"
+        assert short == "y" and many.startswith("[0, 1, 2") and "(cut: " in many
+        assert f"result of run `{answer.run_id}` has them whole" in page.notes[-1]
+    assert answer.result is not None and len(answer.result.rows()[0][0]) == 9_000
+
+
+def test_the_check_of_numbers_reads_the_beginning_of_a_cell(app: App, shop: Path):
+    query = "SELECT '4711 ' || repeat('x', 9000) || ' 8523' AS long"
+    answer = app.ask(
+        str(shop), "What?", model=Scripted([sql(query), end(text="It is 4711.", results=["r1"])])
+    ).require()
+    assert answer.unverified == ()
+    (evidence,) = AnswerConclusion(app.objects, app.read_result, corrects=True).evidence(answer.run)
+    assert len(evidence.rows[0][0]) == 4_000
 
 
 def test_an_empty_list_of_results_shows_no_table(app: App, shop: Path):

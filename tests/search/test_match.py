@@ -89,6 +89,15 @@ def test_pages_follow_one_another(app: App, agency: str) -> None:
     assert [page.next for page in pages] == [2, 4, None]
 
 
+def test_long_cells_are_cut_and_say_so(tmp_path: Path) -> None:
+    (tmp_path / "notes.csv").write_text(f"id,note\n1,forklift {'x' * 9000}\n2,forklift\n")
+    with App(home=tmp_path / "home", search={"embeddings": "none"}) as app:
+        page = app.match(str(tmp_path / "notes.csv"), "notes", "forklift", facets=["note"])
+    notes = {found.row["id"]: found.row["note"] for found in page.rows}
+    assert notes[1].endswith("x… (cut: it has 9,009 characters; the table has all of them)") and notes[2] == "forklift"
+    assert max(len(str(facet.value)) for facet in page.facets["note"]) < 5_000
+
+
 def test_without_embeddings_the_words_count(tmp_path: Path, agency: str) -> None:
     with App(home=tmp_path / "home", search={"embeddings": "none"}) as app:
         page = app.match(agency, "workers", "forklift warehouse", "state = 'IL'")

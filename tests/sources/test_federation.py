@@ -98,6 +98,33 @@ def test_only_named_columns_are_copied(app: App, monkeypatch: pytest.MonkeyPatch
     assert copied == [["id", "country"]]
 
 
+UNNAMED = [
+    ("SELECT count(*) FROM mine NATURAL JOIN lite.items", [(1,)]),
+    ("FROM lite.items ORDER BY ALL", [(1, "a", 10.0), (2, "x", 20.0), (2, "x", 30.0)]),
+    ("TABLE lite.items", [(1, "a", 10.0), (2, "x", 20.0), (2, "x", 30.0)]),
+    ("SELECT count(*) FROM (SELECT DISTINCT i FROM lite.items i)", [(3,)]),
+    ("SELECT items FROM lite.items LIMIT 1", [({"id": 1, "v": "a", "price": 10.0},)]),
+    ("SELECT c FROM lite.items AS t(a, b, c) ORDER BY c", [(10.0,), (20.0,), (30.0,)]),
+    ("SELECT #3 FROM lite.items ORDER BY 1", [(10.0,), (20.0,), (30.0,)]),
+    ("SELECT column_name FROM (DESCRIBE lite.items)", [("id",), ("v",), ("price",)]),
+    ("SELECT count(*) FROM (PIVOT lite.items ON v USING count(*))", [(3,)]),
+    ("SELECT count(*) FROM (UNPIVOT lite.items ON COLUMNS(* EXCLUDE (v)))", [(6,)]),
+    ("SELECT count(*) FROM ((FROM mine) EXCEPT (SELECT COLUMNS('id|v') FROM lite.items))", [(1,)]),
+]
+
+
+@pytest.mark.parametrize(("sql", "rows"), UNNAMED, ids=[sql for sql, _ in UNNAMED])
+def test_columns_that_a_query_uses_without_naming_them_are_copied(tmp_path: Path, sql: str, rows: list[Any]) -> None:
+    with sqlite3.connect(tmp_path / "lite.db") as lite:
+        lite.execute("CREATE TABLE items (id integer, v text, price real)")
+        lite.execute("INSERT INTO items VALUES (1, 'a', 10.0), (2, 'x', 20.0), (2, 'x', 30.0)")
+    with duckdb.connect(str(tmp_path / "duck.duckdb")) as duck:
+        duck.execute("CREATE TABLE mine AS FROM (VALUES (1, 'a'), (2, 'b')) t(id, v)")
+    specs = {"lite": SourceSpec(url=str(tmp_path / "lite.db")), "duck": SourceSpec(url=str(tmp_path / "duck.duckdb"))}
+    with App(home=tmp_path / "home", sources=specs) as app:
+        assert app.sql("duck", sql).rows() == rows
+
+
 def test_a_join_is_a_recorded_run_that_tells_what_it_read(app: App) -> None:
     result = app.sql("crm", JOIN)
     step = app.store.run(str(result.run_id)).steps[0]

@@ -9,11 +9,14 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from etude.cell_text import cut_cell_text
 from etude.column_title import column_title
 from etude.offline.understand import Understanding
 from etude.offline.words import spell_out_words, split_identifier_words, word_base_form, word_plural_form
 
 SHOWN = 5
+VALUE_CHARS = 500
+"""How much of a text a sentence repeats."""
 _PERIODS = ("day", "week", "month", "quarter", "year")
 _MEASURED = ("sum_", "avg_", "min_", "max_", "number_of_", "median_")
 _RANKED = re.compile(r"(?:highest|lowest) `(?!(?:day|week|month|quarter|year)`)[^`]*` first|the first \d")
@@ -185,7 +188,7 @@ def phrase_answer_value(value: Any, column: str = "") -> str:
             return str(value.year)
         case date():
             return value.isoformat()
-    return str(value)
+    return cut_cell_text(str(value), VALUE_CHARS)
 
 
 def _number(value: float) -> str:

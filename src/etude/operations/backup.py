@@ -425,5 +425,6 @@ def _restore_playbooks(home: Path, data: bytes) -> None:
                     hint="The backup was changed. Restore another one: `etude restore PLACE --list` lists them.",
                 )
         # Every member was checked; the filter is a second wall where Python has it (from 3.11.4 on).
-        filtered = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        archive.extractall(home, **filtered)  # noqa: S202
+        if hasattr(tarfile, "data_filter"):
+            archive.extraction_filter = staticmethod(tarfile.data_filter)
+        archive.extractall(home)  # noqa: S202

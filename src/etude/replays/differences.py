@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
+from etude.cell_text import cut_cell_text
 from etude.entities import Entity, Run, Step
 from etude.replays.asked_question import read_question_units
 from etude.runtime.standalone_script import PREAMBLE
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
 
 Cause = Literal["none", "question", "source", "settings", "code", "data", "engine"]
 SHOWN = 20
+SHOWN_CHARS = 500
+"""The characters of a cell in a row that is shown."""
+SHOWN_BYTES = 1 << 20
+"""Fewer rows are shown if those before them take more than this."""
 MOST_ROWS = 200_000
+"""The most rows of each result that are compared."""
+MOST_CHARS = 1 << 30
+"""The most characters of the rows of both results that are compared."""
 
 
 class MovedDifference(Entity):
@@ -33,13 +41,16 @@ class MovedDifference(Entity):
     added_count: int = 0
     renamed: str = ""
     """What differs in the columns themselves."""
+    note: str = ""
+    """Which rows were not compared; empty if all were."""
 
     @property
     def sentence(self) -> str:
         """What moved."""
         if self.renamed:
             return self.renamed
-        return f"{self.lost_count:,} rows are gone and {self.added_count:,} are new."
+        found = f"{self.lost_count:,} rows are gone and {self.added_count:,} are new."
+        return f"{found} {self.note}" if self.note else found
 
 
 class Difference(Entity):
@@ -63,7 +74,7 @@ def find_run_differences(one: Run, other: Run, read: Callable[[Run], Result | No
     found = [(cause, detail) for cause, look in _LOOKS if (detail := look(one, other))]
     before, after = read(one), read(other)
     moved = find_row_differences(before, after) if before is not None and after is not None else None
-    same = moved is not None and not (moved.lost_count or moved.added_count or moved.renamed)
+    same = moved is not None and not (moved.lost_count or moved.added_count or moved.renamed or moved.note)
     if not found and not same and one.answer != other.answer:
         # All else is the same on record, so the data are not: not every source has fingerprints.
         found = [("data", "The code, the settings and the engine are the same, but the results are not.")]
@@ -174,20 +185,71 @@ _LOOKS: Sequence[tuple[Cause, Callable[[Run, Run], str]]] = (
 
 
 def find_row_differences(one: Result, other: Result) -> MovedDifference:
-    """Return the rows that two results do not share; their order does not matter."""
+    """Return the rows that two results do not share; their order does not matter.
+
+    Rows are read in pieces and compared by their hashes, so that large results take little memory.
+    """
     names = [tuple(c.name for c in each.columns) for each in (one, other)]
     if names[0] != names[1]:
         listed = [", ".join(each) for each in names]
         return MovedDifference(columns=names[1], renamed=f"The columns differ: {listed[0]}; and {listed[1]}.")
-    counts = [Counter(tuple(map(_shown, row)) for row in islice(each.iter_rows(), MOST_ROWS)) for each in (one, other)]
-    lost, added = counts[0] - counts[1], counts[1] - counts[0]
+    moved: dict[bytes, int] = {}
+    """How many more of each row the first result has; a row that both have as often is not in it."""
+    rows, read, complete = 0, 0, True
+    # Side by side, so that a limit leaves as many rows of each.
+    for pair in zip_longest(one.iter_rows_in_pieces(), other.iter_rows_in_pieces()):
+        if rows >= MOST_ROWS or read > MOST_CHARS:
+            complete = False
+            break
+        rows += 1
+        for row, change in zip(pair, (1, -1)):
+            if row is not None:
+                texts = list(map(_shown, row))
+                read += sum(map(len, texts))
+                _count(moved, _hash(texts), change)
     return MovedDifference(
         columns=names[0],
-        lost=tuple(islice(lost.elements(), SHOWN)),
-        added=tuple(islice(added.elements(), SHOWN)),
-        lost_count=lost.total(),
-        added_count=added.total(),
+        lost=_find_shown(one, {key: n for key, n in moved.items() if n > 0}, rows),
+        added=_find_shown(other, {key: -n for key, n in moved.items() if n < 0}, rows),
+        lost_count=sum(n for n in moved.values() if n > 0),
+        added_count=-sum(n for n in moved.values() if n < 0),
+        note="" if complete else f"Only the first {rows:,} rows of each result were compared.",
     )
+
+
+def _count(moved: dict[bytes, int], key: bytes, change: int) -> None:
+    found = moved.get(key, 0) + change
+    if found:
+        moved[key] = found
+    else:
+        del moved[key]
+
+
+def _find_shown(result: Result, wanted: dict[bytes, int], rows: int) -> tuple[tuple[str, ...], ...]:
+    """Return the first of the wanted rows, with their cells cut."""
+    found: list[tuple[str, ...]] = []
+    left, size = min(SHOWN, sum(wanted.values())), 0
+    if not left:
+        return ()
+    for row in islice(result.iter_rows_in_pieces(), rows):
+        texts = list(map(_shown, row))
+        key = _hash(texts)
+        if wanted.get(key, 0):
+            wanted[key] -= 1
+            found.append(tuple(cut_cell_text(text, SHOWN_CHARS) for text in texts))
+            size += sum(map(len, found[-1]))
+            if len(found) == left or size > SHOWN_BYTES:
+                break
+    return tuple(found)
+
+
+def _hash(texts: Sequence[str]) -> bytes:
+    made = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        raw = text.encode(errors="surrogatepass")
+        made.update(len(raw).to_bytes(8, "little"))  # so that no text can end where another begins
+        made.update(raw)
+    return made.digest()
 
 
 def _shown(value: Any) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 200_000
 """A larger result has no fingerprint: comparing it would take longer than the query."""
+HELD_BYTES = 8 << 20
+"""Rows without an order are sorted as text up to this size, and by their hashes beyond it."""
 DIGITS = 12
 """Floats are compared by this many digits: sums of the same numbers in another order differ after that."""
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
@@ -23,19 +25,33 @@ def result_fingerprint(result: Result, ordered: bool) -> str:
     """Return the fingerprint of a result; empty if it is too large."""
     if result.row_count > MOST_ROWS:
         return ""
-    return rows_fingerprint([(c.name, c.type) for c in result.columns], result.iter_rows(), ordered)
+    return rows_fingerprint([(c.name, c.type) for c in result.columns], result.iter_rows_in_pieces(), ordered)
 
 
 def rows_fingerprint(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Any]], ordered: bool) -> str:
-    """Return the fingerprint of rows."""
-    lines = [repr(tuple(map(_plain, row))) for row in rows]
-    if not ordered:
-        lines.sort()
+    """Return the fingerprint of rows; few of them are in memory at a time."""
     mark = hashlib.sha256(repr(list(columns)).encode())
-    for line in lines:
-        mark.update(line.encode(errors="surrogatepass"))
+    lines = (repr(tuple(map(_plain, row))).encode(errors="surrogatepass") for row in rows)
+    for line in lines if ordered else _sorted_lines(lines):
+        mark.update(line)
         mark.update(b"\n")
     return mark.hexdigest()
+
+
+def _sorted_lines(lines: Iterable[bytes]) -> list[bytes]:
+    """Return the lines in an order that depends only on them: sorted, or their sorted hashes if they are large."""
+    held: list[bytes] = []
+    size, hashed = 0, False
+    for line in lines:
+        size += len(line)
+        if not hashed and size > HELD_BYTES:
+            held, hashed = [_line_hash(each) for each in held], True
+        held.append(_line_hash(line) if hashed else line)
+    return sorted(held)
+
+
+def _line_hash(line: bytes) -> bytes:
+    return hashlib.blake2b(line, digest_size=16).digest()
 
 
 def output_fingerprint(printed: str, value: str) -> str:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from etude.cell_text import cell_to_json, cells_without_midnight
+from etude.cell_text import CELL_CHARS, cell_to_json, cells_without_midnight, cut_json_cell
 from etude.entities import (
     AnswerBody,
     Artifact,
     Figure,
     ResultInfo,
+    RowPage,
     Run,
     RunStatus,
     ShownResult,
@@ -237,7 +238,7 @@ class AnswerConclusion:
                 continue
             if step.kind == "tool" and step.result is not None and step.artifact is not None:
                 result = self.read(step.result, step.artifact, run.id)
-                rows = list(itertools.islice(result.iter_rows(), ROWS))
+                rows = [_start_of_cells(row) for row in itertools.islice(result.iter_rows_in_pieces(), ROWS)]
                 names = tuple(c.name for c in result.columns)
                 number = 1 + sum(bool(e.columns) for e in found)
                 found.append(Evidence(name=f"r{number}", columns=names, rows=rows, row_count=result.row_count))
@@ -268,6 +269,11 @@ class AnswerConclusion:
         """Return the last chart that a cell drew, if any."""
         drawn = [a for a in run.artifacts if a.media == VEGA]
         return read_chart(self.objects.get(drawn[-1].hash, run.id)) if drawn else None
+
+
+def _start_of_cells(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row with the beginning of long texts: no answer quotes what follows, and reading it takes long."""
+    return tuple(v[:CELL_CHARS] if isinstance(v, str) else v for v in row)
 
 
 def _note_chart(lost: str, note: str) -> str:
@@ -376,7 +382,7 @@ def answer_markdown_table(result: Result) -> str:
 
 
 def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
+    text = "" if value is None else str(value)[:CELL_CHARS]
     return " ".join(text.replace("|", "\\|").split())[:TABLE_WIDTH]
 
 
@@ -402,19 +408,29 @@ def answer_to_body(answer: Answer, rows: int) -> AnswerBody:
         text=answer.question if waits else answer.text,
         question=answer.question if waits else None,
         choices=list(answer.choices),
-        result=first_result_page(answer.result, rows) if answer.result is not None else None,
+        result=_shown_page(answer.result, rows) if answer.result is not None else None,
         code=run.code,
         chart=answer.chart,
         reading=answer.reading or None,
         confidence=answer.confidence,
         unverified=list(answer.unverified),
-        results=[ShownRows(id=name, rows=first_result_page(result, rows)) for name, result in answer.results],
+        results=[ShownRows(id=name, rows=_shown_page(result, rows)) for name, result in answer.results],
         figures=list(answer.figures),
         usage=run.usage,
         replayed=answer.replayed or None,
         replay=run.replay,
         error=run.error,
     )
+
+
+def _shown_page(result: Result, rows: int) -> RowPage:
+    """Return the first rows of a result, with long cells cut; a note says so."""
+    page = first_result_page(result, rows)
+    shown = [[cut_json_cell(value) for value in row] for row in page.rows]
+    if shown == page.rows:
+        return page
+    note = f"Cells are cut at {CELL_CHARS:,} characters; the result of run `{result.run_id}` has them whole."
+    return page.model_copy(update={"rows": shown, "notes": [*page.notes, note]})
 
 
 def answer_reading(run: Run) -> str:

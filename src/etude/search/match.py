@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from etude.catalog.measure.pii import mask_pii_value
-from etude.cell_text import cell_to_json
+from etude.cell_text import cell_to_json, cut_json_cell
 from etude.entities import Table
 from etude.errors import Invalid, LimitExceeded, NotFound, UnknownTable
 from etude.limits import change_limits
@@ -143,7 +143,9 @@ class Matcher:
             total=total,
             next=offset + k if len(best) > offset + k else None,
             facets={
-                name: [FacetValue(value=v, count=n) for v, n in counter.most_common(FACET_VALUES)]
+                name: [
+                    FacetValue(value=cut_json_cell(v, "table"), count=n) for v, n in counter.most_common(FACET_VALUES)
+                ]
                 for name, counter in counted.items()
             },
             notes=ranking.notes,
@@ -246,7 +248,7 @@ class Matcher:
         kind = self._masked.get(name)
         plain = cell_to_json(value)
         if kind is None or plain is None:
-            return plain
+            return cut_json_cell(plain, "table")
         return mask_pii_value(kind, plain if isinstance(plain, str | int | float | bool) else str(plain))
 
 

@@ -152,6 +152,10 @@ class Driver(ABC):
         It may have `params` parameters, which `query_parameters.place_query_params` wrote in the engine's own way.
         """
 
+    def named_columns(self, sql: str) -> frozenset[str] | None:
+        """Return all names in a query; None if it may use columns that it does not name. See `named_columns.py`."""
+        return None
+
     @abstractmethod
     def estimate(self, checked: CheckedQuery) -> Json:
         """Return the engine's estimate, in the shape of `entities.Estimate`, without running the query."""

@@ -122,6 +122,9 @@ class Engine:
                 self._open(head)
             case "catalog":
                 wire.send_wire_frame(self._data, {"ok": True, **self._opened.catalog()})
+            case "named_columns":
+                names = self._opened.named_columns(head["sql"])
+                wire.send_wire_frame(self._data, {"ok": True, "names": sorted(names) if names is not None else None})
             case "query":
                 self._query(head)
             case "load":

@@ -203,6 +203,11 @@ class EngineClient:
         tables: list[Json] = self._ask({"op": "catalog"}, timeout_s)["tables"]
         return tables
 
+    def named_columns(self, sql: str, timeout_s: float) -> frozenset[str] | None:
+        """Return the names in a query; None if it may use columns that it does not name."""
+        names = self._ask({"op": "named_columns", "sql": sql}, timeout_s)["names"]
+        return frozenset(names) if names is not None else None
+
     def _ask(self, head: Json, timeout_s: float) -> Json:
         self._send(head)
         return self._answered(head["op"], timeout_s)

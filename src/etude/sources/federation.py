@@ -1,6 +1,6 @@
 """Several sources in one query: attached if DuckDB can read them in place, otherwise the tables it names are copied.
 
-Only the columns that the query mentions are copied, each table through its own engine and guard.
+Each table is copied through its own engine and guard: all columns, unless the query provably names those it uses.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from etude.scratch_folder import ScratchFolder
 from etude.sources.base import MORE_TIME, Json, LoadWait, Mount
 from etude.sources.engine_client import ResultStream
 from etude.sources.engine_pool import EnginePool
+from etude.sources.named_columns import choose_named_columns
 from etude.sources.query_parameters import Encoded
 from etude.sources.registered_tables import RegisteredTables
 from etude.sources.source import Source, relay_source_stream, stream_source_query
-from etude.sources.sql_parsing import parse_one_sql
+from etude.sources.sql_parsing import check_text_size, parse_one_sql
 from etude.spool import spool_to_parquet
 
 COPY_ROWS = 5_000_000
@@ -72,11 +73,14 @@ def query_federated_sources(
         left = _Left(limits)
         try:
             mounts, keys = [], []
+            names = None
+            if not all(source.native for source in sources):
+                names = _named_columns(sql, pool, left, sources[0].tenant)
             for source in sources:
                 if source.native:
                     key, mount = source.mount(on_progress, left.wait(stream))
                 else:
-                    key, mount = _copy(source, sources, sql, folder.path, left, stream, on_progress)
+                    key, mount = _copy(source, sources, sql, names, folder.path, left, stream, on_progress)
                 mounts.append(mount)
                 keys.append(key)
             key = ("join", tuple(k[:-1] for k in keys), tuple(k[-1] for k in keys))
@@ -129,6 +133,7 @@ def _copy(
     source: Source,
     sources: list[Source],
     sql: str,
+    names: frozenset[str] | None,
     folder: Path,
     left: _Left,
     stream: ResultStream,
@@ -138,7 +143,8 @@ def _copy(
     files: list[Json] = []
     for table in _named_tables(source, sources, sql, left.limits()):
         path = folder / f"{source.name}.{len(files)}.parquet"
-        _copy_table(source, table, _named_columns(table, sql), path, left, stream, on_progress)
+        columns = choose_named_columns((c.name for c in table.columns), names)
+        _copy_table(source, table, columns, path, left, stream, on_progress)
         files.append({"table": table.name, "paths": [str(path)], "fingerprint": table.fingerprint or ""})
     return (source.name, str(folder)), Mount(source.name, "files", source.url, None, {}, tuple(files))
 
@@ -161,13 +167,14 @@ def _named_tables(source: Source, sources: list[Source], sql: str, limits: Limit
     return [t for t in source.catalog(limits).tables if t.name.lower() in wanted]
 
 
-def _named_columns(table: Table, sql: str) -> list[str]:
-    """Return the columns whose names the text mentions anywhere; all of them if it has a `*` outside `count(*)`."""
-    if re.search(r"(?<!count\()\*(?!\s*\d)", re.sub(r"\s+", "", sql.lower())) or re.search(r"columns\s*\(", sql, re.I):
-        return [c.name for c in table.columns]
-    words = set(re.findall(r"\w+", sql.lower()))
-    named = [c.name for c in table.columns if not re.fullmatch(r"\w+", c.name) or c.name.lower() in words]
-    return named or [table.columns[0].name]
+def _named_columns(sql: str, pool: EnginePool, left: _Left, tenant: str) -> frozenset[str] | None:
+    """Return the names in the query; None if it may use columns that it does not name. DuckDB's parser decides."""
+    check_text_size(sql)
+    timeout = left.limits().timeout_s
+    # Without tables, because only the text is read; in an engine, because the parser must not take the host down.
+    mount = Mount("syntax", "files", "")
+    with pool.lease(("syntax",), (mount,), False, timeout, tenant) as engine:
+        return engine.named_columns(sql, left.limits().timeout_s)
 
 
 def _copy_table(

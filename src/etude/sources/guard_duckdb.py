@@ -20,6 +20,7 @@ from etude.sources.base import CheckedQuery, Json
 from etude.sources.cte_scope import CteScope, first_cte_positions
 from etude.sources.duckdb_errors import failed_duckdb_check
 from etude.sources.functions import allowed_functions
+from etude.sources.named_columns import find_named_columns
 from etude.sources.query_hints import missing_function_hint
 from etude.sources.quoting import fold_duckdb_name
 
@@ -133,6 +134,13 @@ class DuckdbGuard:
             line=1,
             column=1,
         )
+
+    def named_columns(self, sql: str) -> frozenset[str] | None:
+        """Return all names in a query, without checking it; None if it may use columns that it does not name."""
+        try:
+            return find_named_columns(self._tree(sql, sql))
+        except (InvalidQuery, Refused, RecursionError):
+            return None  # the text is checked again before it runs, and the error is raised there
 
     def _kind(self, sql: str) -> str:
         """Return DuckDB's name for the kind of the only statement in the text."""

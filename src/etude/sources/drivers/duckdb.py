@@ -152,6 +152,10 @@ class DuckdbDriver(Driver):
             return CheckedQuery(listed, (), select=True, written=sql)
         return self._guard.check(sql, params)
 
+    def named_columns(self, sql: str) -> frozenset[str] | None:
+        """Return all names in a query; None if it may use columns that it does not name."""
+        return self._guard.named_columns(sql)
+
     def estimate(self, checked: CheckedQuery) -> Json:
         """Return the rows and bytes that DuckDB's EXPLAIN expects; a plain LIMIT bounds the scan below it."""
         import duckdb

@@ -14,6 +14,7 @@ export interface Moved {
   lost_count: number;
   added_count: number;
   renamed: string;
+  note: string;
 }
 
 interface Difference {
@@ -119,6 +120,7 @@ export function MovedRows({ moved }: { moved: Moved }) {
           </tbody>
         </table>
       </div>
+      {moved.note && <p class="note">{moved.note}</p>}
       {moved.lost_count + moved.added_count > moved.lost.length + moved.added.length && <p class="note">The first {count(moved.lost.length + moved.added.length)} rows that moved.</p>}
     </>
   );
