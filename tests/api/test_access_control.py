@@ -329,6 +329,22 @@ def test_the_key_of_a_row_is_in_no_log(guarded: TestClient, app: App) -> None:
     assert "example.com" not in log.getvalue() + audit
 
 
+def test_a_long_path_is_cut_in_the_logs(guarded: TestClient, app: App) -> None:
+    log = io.StringIO()
+    guarded.app.state.server.access = TelemetryAccessLog(log)  # type: ignore[attr-defined]
+    try:
+        guarded.get(f"/{'x' * 60_000}")
+        guarded.get(f"/api/runs/{'x' * 60_000}", headers=bearer(app, "reader"))
+        guarded.app.state.server.access.write()  # type: ignore[attr-defined]
+    finally:
+        guarded.app.state.server.access = None  # type: ignore[attr-defined]
+    assert log.getvalue().count("[60,0") >= 2
+    assert max(map(len, log.getvalue().splitlines())) < 2_000
+    audit = guarded.get("/api/audit", headers=bearer(app, "admin")).json()["items"]
+    cut = [entry["action"] for entry in audit if "xxx" in entry["action"]]
+    assert cut and all(len(action) == 500 and action.endswith("characters]") for action in cut)
+
+
 def test_a_flood_of_strangers_fills_no_audit(guarded: TestClient, app: App) -> None:
     before = len(app.store._read("SELECT 1 FROM audit"))
     for number in range(200):

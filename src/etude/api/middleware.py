@@ -64,6 +64,8 @@ _KEY_OF_ROW = re.compile(r"(/api/rows/[^/]*/[^/]*/).+", re.DOTALL)
 """The key of a row in a path is a value of the data, such as an address or an account: no log shows it."""
 _STOPS_WORK = re.compile(r"/api/(runs|agents|actions)/[^/]+/(cancel|pause|interrupt|destroy)|/api/session")
 """Paths whose POST begins no work: they are served during a shutdown too."""
+LOGGED = 500
+"""Characters of a method and path in the access log and the audit; a longer one is cut and says so."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("etude.http")
 
@@ -73,6 +75,14 @@ def _stopped_request() -> Unavailable:
     return Unavailable(
         "The server was shut down before the request was finished.", hint="Send it again.", retry_after_s=RETRY_S
     )
+
+
+def _cut_for_log(text: str) -> str:
+    """Return the text, cut to `LOGGED` characters if it is longer: anyone can send a long path."""
+    if len(text) <= LOGGED:
+        return text
+    mark = f"… [{len(text):,} characters]"
+    return text[: LOGGED - len(mark)] + mark
 
 
 def _without_secret(name: str) -> StoredResponse:
@@ -420,17 +430,18 @@ class MiddlewareExchange:
         seconds = time.perf_counter() - self._started
         route = getattr(self._scope.get("route"), "path", "other")
         method, path = self._scope["method"], _KEY_OF_ROW.sub(r"\1***", self._scope["path"])
+        action = _cut_for_log(f"{method} {path}")
         self._server.metrics.request(method, route, self._status or 499, seconds)
         if self._server.access is not None:
-            self._server.access.add(f"{method} {path}", self._status, seconds, self._facts())
+            self._server.access.add(action, self._status, seconds, self._facts())
         if method not in SAFE or self._status in (401, 403):
             key = self._caller.key.id if self._caller.key else self._noted.get("key_id")
             reason = self._noted.get("reason")
-            action = f"{method} {path}".encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+            action = action.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
             self._server.identity.note(self._caller.tenant, key, action, self._status, self._id, self._address, reason)
 
     def _facts(self) -> dict[str, str]:
         known = self._scope.get("path_params") or {}
         shown = ("run_id", "thread_id", *(("code", "error") if self._status >= 500 else ()))
-        named = {k: str(v) for k, v in (self._noted | known).items() if k in shown}
+        named = {k: _cut_for_log(str(v)) for k, v in (self._noted | known).items() if k in shown}
         return {"request_id": self._id, "tenant": self._caller.tenant, "key": self._caller.name, **named}
