@@ -115,6 +115,8 @@ _SPECIAL = {d: re.compile(rf'["\r\n{d}]|^\s|\s$|^$').search for d in (",", "\t")
 def _exact(value: Decimal) -> Any:
     if not value.is_finite():
         return str(value)
+    if value.as_tuple().exponent == 0:
+        return int(value)  # as other whole numbers, of any size: those of a column are written alike
     as_float = float(value)
     # JSON readers parse a float. That is exact if the float's shortest form equals the decimal.
     return as_float if Decimal(repr(as_float)) == value else str(value)

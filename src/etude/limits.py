@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from etude.entities import Entity
 
+MOST_TEXT = 200_000
+"""Characters of the longest question or query that a caller may send, and bytes of the parameters of a cell's query."""
 Bounds = TypeVar("Bounds", bound=Entity)
 """`Limits`, `Budget` or `SessionLimits`, or a class of settings below one of them."""
 

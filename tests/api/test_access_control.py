@@ -329,6 +329,22 @@ def test_the_key_of_a_row_is_in_no_log(guarded: TestClient, app: App) -> None:
     assert "example.com" not in log.getvalue() + audit
 
 
+def test_a_long_path_is_cut_in_the_logs(guarded: TestClient, app: App) -> None:
+    log = io.StringIO()
+    guarded.app.state.server.access = TelemetryAccessLog(log)  # type: ignore[attr-defined]
+    try:
+        guarded.get(f"/{'x' * 60_000}")
+        guarded.get(f"/api/runs/{'x' * 60_000}", headers=bearer(app, "reader"))
+        guarded.app.state.server.access.write()  # type: ignore[attr-defined]
+    finally:
+        guarded.app.state.server.access = None  # type: ignore[attr-defined]
+    assert log.getvalue().count("[60,0") >= 2
+    assert max(map(len, log.getvalue().splitlines())) < 2_000
+    audit = guarded.get("/api/audit", headers=bearer(app, "admin")).json()["items"]
+    cut = [entry["action"] for entry in audit if "xxx" in entry["action"]]
+    assert cut and all(len(action) == 500 and action.endswith("characters]") for action in cut)
+
+
 def test_a_flood_of_strangers_fills_no_audit(guarded: TestClient, app: App) -> None:
     before = len(app.store._read("SELECT 1 FROM audit"))
     for number in range(200):
@@ -355,6 +371,24 @@ def test_the_same_request_sent_twice_is_done_once(guarded: TestClient, app: App)
     assert guarded.post("/api/sql", json=wrong, headers=again).status_code == 422
     assert guarded.post("/api/sql", json=wrong, headers=again).headers["idempotency-replayed"] == "true"
     assert guarded.post("/api/sql", json=body, headers=headers | {"Idempotency-Key": "x" * 300}).status_code == 422
+    queried = guarded.post("/api/sql?x=1", json=body, headers=headers)
+    assert (queried.status_code, queried.json()["code"]) == (422, "invalid")
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/csv"])
+def test_a_large_response_is_not_kept_and_its_request_is_not_done_twice(
+    guarded: TestClient, app: App, kind: str
+) -> None:
+    headers = bearer(app, "analyst") | {"Idempotency-Key": "large", "Accept": kind}
+    body = {"query": f"SELECT repeat('x', 100000) AS \"{kind}\""}
+    first = guarded.post("/api/sql", json=body, headers=headers)
+    assert first.status_code == 200 and len(first.content) > 100_000
+    second = guarded.post("/api/sql", json=body, headers=headers)
+    assert (second.status_code, second.headers["idempotency-replayed"]) == (409, "true")
+    runs = [r for r in app.store.runs(limit=50).items if r.text == body["query"]]
+    assert len(runs) == 1
+    assert second.json()["hint"] == f"Read the run: GET /api/runs/{runs[0].id}"
+    assert app.store._read("SELECT max(length(body)) FROM replies")[0][0] < 64 << 10
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -78,6 +79,19 @@ def test_a_page_of_large_values_ends_early_and_the_next_goes_on(client: TestClie
         seen += [row[0] for row in page["rows"]]
         offset = page["next"]
     assert seen == list(range(40))
+
+
+def test_bytes_are_filtered_by_the_hex_that_pages_show(client: TestClient, app: App) -> None:
+    path = run(app, "SELECT unhex(h) AS b FROM (VALUES ('aa'), ('ab00'), ('4141')) v(h)")
+    for written, found in (("eq:aa", ["aa"]), ("eq:AB00", ["ab00"]), ("ne:aa", ["ab00", "4141"]), ("gt:aa", ["ab00"])):
+        assert [row[0] for row in client.get(path, params={"filter": f"b:{written}"}).json()["rows"]] == found
+    wrong = client.get(path, params={"filter": "b:eq:xyz"})
+    assert wrong.status_code == 422 and "hex" in wrong.json()["hint"]
+
+
+def test_whole_decimals_of_a_column_are_written_alike(client: TestClient, app: App) -> None:
+    path = run(app, "SELECT CAST(x AS DECIMAL(38, 0)) AS d FROM (VALUES ('1'), ('12345678901234567890')) v(x)")
+    assert "[1], [12345678901234567890]" in re.sub(r"\],\s*\[", "], [", client.get(path).text)
 
 
 def test_the_answer_to_a_query_ends_early_too(client: TestClient) -> None:

@@ -500,6 +500,27 @@ def test_the_same_request_again_answers_the_same(live: Running) -> None:
     assert list(live.app.sources()) == ["sales"]
 
 
+def test_a_key_of_another_upload_is_refused(live: Running) -> None:
+    key = {"Idempotency-Key": "k"}
+    other = SALES[:-2] + b"9\n"
+    assert len(other) == len(SALES) and other != SALES
+    with httpx.Client(base_url=live.url, timeout=120) as web:
+        form = web.post("/api/datasets", files={"file": ("sales.csv", SALES)}, headers=key)
+        assert form.status_code == 201
+        for content in (other, SALES + other):
+            wrong = web.post("/api/datasets", files={"file": ("sales.csv", content)}, headers=key)
+            assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid")
+        plain = {"Idempotency-Key": "plain"}
+        named = {"name": "plain.csv"}
+        assert web.post("/api/datasets", params=named, content=SALES, headers=plain).status_code == 201
+        for params, content in ((named, other), ({"name": "february.csv"}, SALES), (named, iter([other]))):
+            wrong = web.post("/api/datasets", params=params, content=content, headers=plain)
+            assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid")
+        again = web.post("/api/datasets", params=named, content=iter([SALES[:5], SALES[5:]]), headers=plain)
+        assert (again.status_code, again.headers["idempotency-replayed"]) == (201, "true")
+    assert sorted(live.app.sources()) == ["plain", "sales"]
+
+
 def test_a_request_repeated_at_once_finds_the_response_kept(live: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     keep = Identity.keep
 

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack, suppress
+from email.message import Message as Headers
 from typing import Any
 
 from etude.api.access_control import SAFE, read_access_secrets
@@ -20,7 +21,7 @@ from etude.api.problems import HttpError, describe_for_log, hide_outage_details,
 from etude.api.server_state import RETRY_S, ServerState
 from etude.errors import Conflict, EtudeError, Forbidden, Invalid, LimitExceeded, Unauthorized, Unavailable, problem
 from etude.ids import new_id
-from etude.store.identity import StoredResponse
+from etude.store.identity import StoredResponse, key_of_another_request
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -42,8 +43,8 @@ UPLOADS = frozenset({"/api/datasets", "/api/ingest/file"})
 """Paths whose POST takes a body that may be large: the route reads it while it arrives."""
 OPEN_BODY = 64 << 10
 """The largest body of a request without a valid key."""
-KEPT_BODY = 1 << 20
-"""The largest response that is kept for a request with an Idempotency-Key."""
+KEPT_BODY = 64 << 10
+"""The largest response that is kept for a request with an Idempotency-Key. Of a larger one, only the key is kept."""
 SHORT_REPLY = 4000
 """Characters of a response that is kept even if the tenant has used up its storage."""
 TRANSIENT = frozenset({401, 408, 429, 499})
@@ -65,6 +66,8 @@ _KEY_OF_ROW = re.compile(r"(/api/rows/[^/]*/[^/]*/).+", re.DOTALL)
 """The key of a row in a path is a value of the data, such as an address or an account: no log shows it."""
 _STOPS_WORK = re.compile(r"/api/(runs|agents|actions)/[^/]+/(cancel|pause|interrupt|destroy)|/api/session")
 """Paths whose POST begins no work: they are served during a shutdown too."""
+LOGGED = 500
+"""Characters of a method and path in the access log and the audit; a longer one is cut and says so."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("etude.http")
 
@@ -74,6 +77,14 @@ def _stopped_request() -> Unavailable:
     return Unavailable(
         "The server was shut down before the request was finished.", hint="Send it again.", retry_after_s=RETRY_S
     )
+
+
+def _cut_for_log(text: str) -> str:
+    """Return the text, cut to `LOGGED` characters if it is longer: anyone can send a long path."""
+    if len(text) <= LOGGED:
+        return text
+    mark = f"… [{len(text):,} characters]"
+    return text[: LOGGED - len(mark)] + mark
 
 
 def _without_secret(name: str) -> StoredResponse:
@@ -94,6 +105,52 @@ def _without_room(name: str, used_up: LimitExceeded) -> StoredResponse:
         hint="Look at what the request has done, or send it with another key to repeat it.",
     )
     return StoredResponse(status=error.status, media="application/problem+json", body=json.dumps(problem(error)))
+
+
+def _without_body(name: str, run_id: str | None) -> StoredResponse:
+    """Return the response to keep instead of one that is large or not JSON."""
+    error = Conflict(
+        f"The request with the Idempotency-Key `{name}` was answered before; its response was not kept, because it was "
+        f"not JSON of at most {KEPT_BODY:,} bytes.",
+        hint=f"Read the run: GET /api/runs/{run_id}" if run_id else "To do it again, send it with another key.",
+        **({"run_id": run_id} if run_id else {}),
+    )
+    return StoredResponse(status=error.status, media="application/problem+json", body=json.dumps(problem(error)))
+
+
+class RequestHash:
+    """The hash of a request, by which a repeated one is known; its content is added as it arrives.
+
+    Clients choose the boundary of a multipart body anew each time, so it does not count.
+    """
+
+    def __init__(self, scope: Scope, media: str) -> None:
+        message = Headers()
+        message["content-type"] = media
+        boundary = message.get_param("boundary") if message.get_content_maintype() == "multipart" else None
+        self._boundary = str(boundary).encode("latin-1", "replace") if boundary else b""
+        kind = message.get_content_type() if self._boundary else media
+        head = f"{scope['path']}\n{scope['query_string'].decode('latin-1')}\n{kind}\n"
+        self._hash = hashlib.sha256(head.encode("utf-8", "replace"))
+        self._rest = b""
+
+    def add(self, data: bytes) -> None:
+        """Add a part of the content."""
+        if not self._boundary:
+            self._hash.update(data)
+            return
+        *parts, rest = (self._rest + data).split(self._boundary)
+        for part in parts:
+            self._hash.update(part + b"\n--\n")
+        cut = max(len(rest) - len(self._boundary) + 1, 0)
+        self._hash.update(rest[:cut])
+        self._rest = rest[cut:]
+
+    def hexdigest(self) -> str:
+        """Return the hash of everything that was added."""
+        whole = self._hash.copy()
+        whole.update(self._rest)
+        return whole.hexdigest()
 
 
 class Middleware:
@@ -135,6 +192,8 @@ class MiddlewareExchange:
         self._client_gone = asyncio.Event()
         self._claim: tuple[str, str] | None = None
         """The owner and name of a claimed Idempotency-Key whose response is not stored yet."""
+        self._content: RequestHash | None = None
+        """The hash of an upload with an Idempotency-Key, while it arrives."""
         self._captured: list[bytes] | None = None
         self._captured_size = 0
         self._media = ""
@@ -246,11 +305,15 @@ class MiddlewareExchange:
         if not 0 < len(name) <= 255 or not name.isprintable():
             raise Invalid("The header Idempotency-Key must be 1 to 255 printable characters.", hint="Send a UUID.")
         owner, access_store = f"{self._caller.tenant}/{self._caller.name}", self._server.access_store
-        # The body of an upload is not known yet; its size stands for it.
-        body = self._headers.get("content-length", "").encode() if self._arriving else self._body or b""
-        request = hashlib.sha256(f"{self._scope['path']}\n".encode("utf-8", "replace") + body).hexdigest()
-        before = await access_store(self._server.identity.claim, owner, name, request)
+        request = RequestHash(self._scope, self._headers.get("content-type", ""))
+        if not self._arriving:
+            request.add(self._body or b"")
+        before = await access_store(self._server.identity.claim, owner, name, request.hexdigest())
+        if self._arriving:
+            self._content = request
         if before is not None:
+            if before.content and await self._hash_upload() != before.content:
+                raise key_of_another_request(name)
             await self._replay(before)
             return
         self._captured, self._claim = [], (owner, name)
@@ -263,17 +326,24 @@ class MiddlewareExchange:
 
     async def _keep_response(self) -> None:
         """Store the response to a claimed request before its end is sent: the client may repeat the request at once."""
-        if self._claim is None or self._captured is None:
+        if self._claim is None:
             return
+        if self._content is not None and self._arriving and self._status >= 400:
+            return  # an upload that was refused before all of it had arrived: nothing was done
         (owner, name), self._claim = self._claim, None
         if self._status >= 500 or self._status in TRANSIENT:
             with suppress(EtudeError):  # a repeated request gets a conflict until the claim is old
                 await self._server.access_store(self._server.identity.keep, owner, name, None)
             return
-        text = b"".join(self._captured).decode("utf-8")
-        reply = StoredResponse(status=self._status, media=self._media, body=text)
         if self._scope["state"].get("secret"):
             reply = _without_secret(name)
+        elif self._captured is None:
+            reply = _without_body(name, self._noted.get("run_id"))
+        else:
+            text = b"".join(self._captured).decode("utf-8")
+            reply = StoredResponse(status=self._status, media=self._media, body=text)
+        if self._content is not None:
+            reply = reply.model_copy(update={"content": await self._hash_upload()})
         try:
             await self._server.access_store(self._keep_reply, owner, name, reply)
         except EtudeError:
@@ -285,8 +355,18 @@ class MiddlewareExchange:
             try:
                 self._server.app.store.scoped(self._caller.tenant).check_storage(len(reply.body))
             except LimitExceeded as used_up:
-                reply = _without_room(name, used_up)
+                reply = _without_room(name, used_up).model_copy(update={"content": reply.content})
         self._server.identity.keep(owner, name, reply)
+
+    async def _hash_upload(self) -> str:
+        """Read the rest of an upload, as far as one may be that large, and return the hash of all of it."""
+        assert self._content is not None  # noqa: S101 - for the type checker
+        settings = self._server.app.settings.server
+        left = settings.upload + OPEN_BODY
+        async with asyncio.timeout(settings.upload_s):
+            while self._arriving and left > 0:
+                left -= len((await self._receive_part()).get("body", b""))
+        return self._content.hexdigest()
 
     async def _replay(self, reply: StoredResponse) -> None:
         body = reply.body.encode()
@@ -315,6 +395,8 @@ class MiddlewareExchange:
             raise HttpError(408, f"Nothing of the body arrived within {settings.body_s:g} s.", hint) from None
         if message["type"] == "http.disconnect":
             self._client_gone.set()
+        if self._content is not None:
+            self._content.add(message.get("body", b""))
         if not message.get("more_body"):
             self._arriving, self._body = False, None
         return message
@@ -341,6 +423,7 @@ class MiddlewareExchange:
             self._media = next((v.decode("latin-1") for n, v in headers if n.lower() == b"content-type"), "")
             if not self._media.endswith("json"):
                 self._captured = None
+                await self._keep_response()  # a client that leaves a stream early may repeat the request too
             if self._media.startswith("text/event-stream") and self._scope["method"] in SAFE:
                 # A stream has no end of its own, and its client can resume it.
                 self._leave()
@@ -349,7 +432,7 @@ class MiddlewareExchange:
             self._captured_size += len(self._captured[-1])
             if self._captured_size > KEPT_BODY:
                 self._captured = None
-            if not message.get("more_body"):
+            if self._captured is None or not message.get("more_body"):
                 await self._keep_response()
         await self._send(message)
 
@@ -372,18 +455,19 @@ class MiddlewareExchange:
         seconds = time.perf_counter() - self._started
         route = getattr(self._scope.get("route"), "path", "other")
         method, path = self._scope["method"], _KEY_OF_ROW.sub(r"\1***", self._scope["path"])
+        action = _cut_for_log(f"{method} {path}")
         self._server.metrics.request(method, route, self._status or 499, seconds)
         if self._server.access is not None:
-            self._server.access.add(f"{method} {path}", self._status, seconds, self._facts())
+            self._server.access.add(action, self._status, seconds, self._facts())
         if method not in SAFE or self._status in (401, 403):
             key = self._caller.key.id if self._caller.key else self._noted.get("key_id")
             reason = self._noted.get("reason")
-            action = f"{method} {path}".encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+            action = action.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
             self._server.identity.note(self._caller.tenant, key, action, self._status, self._id, self._address, reason)
 
     def _facts(self) -> dict[str, str]:
         known = self._scope.get("path_params") or {}
         failed = ("code",) if 400 <= self._status < 500 else ("code", "error") if self._status >= 500 else ()
         shown = ("run_id", "thread_id", *failed)
-        named = {k: str(v) for k, v in (self._noted | known).items() if k in shown}
+        named = {k: _cut_for_log(str(v)) for k, v in (self._noted | known).items() if k in shown}
         return {"request_id": self._id, "tenant": self._caller.tenant, "key": self._caller.name, **named}

@@ -145,11 +145,15 @@ def _matches(column: Any, operator: str, value: str, name: str) -> Any:
             return match(text, value, ignore_case=True)
         compare = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater"}
         function = compare.get(operator, "greater_equal")
+        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            return pc.call_function(
+                function, [column, pa.scalar(bytes.fromhex(value), column.type)]
+            )  # as pages show it
         return pc.call_function(function, [column, pa.scalar(value, pa.string()).cast(column.type)])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError):
         raise Invalid(
             f"The column `{name}` ({column.type}) cannot be compared with `{value[:200]}` by `{operator}`.",
-            hint="Give a value of the column's type.",
+            hint="Give a value of the column's type; bytes are written in hex, as pages show them.",
         ) from None
 
 

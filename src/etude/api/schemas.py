@@ -12,13 +12,13 @@ from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonS
 
 from etude.entities import Entity, ResultInfo, RunStatus, RunSummary
 from etude.feedback import Verdict
+from etude.limits import MOST_TEXT
 from etude.replays.proof import StepProof
 from etude.search.index_base import KINDS, Kind, Mode
 from etude.store.identity import KeyLimits, Role
 
 T = TypeVar("T")
-TEXT = 200_000
-"""The longest question or query."""
+TEXT = MOST_TEXT
 MOST_KEYS = 100
 """More keys than any body has fields."""
 

@@ -138,4 +138,3 @@ class ServerState:
             return await anyio.to_thread.run_sync(checked, abandon_on_cancel=True, limiter=self.probes)
         message = f"There was no answer within {PROBE_S:g} s."
         raise Unavailable(message, hint="Try again in a moment.", retry_after_s=RETRY_S)
-

@@ -75,7 +75,7 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any, formats: dict[typ
             sheet.write_number(row, column, value)
         case float() if math.isfinite(value):
             sheet.write_number(row, column, value)
-        case Decimal() if isinstance(number := cell_to_json(value), float) and len(value.as_tuple().digits) <= 15:
+        case Decimal() if isinstance(number := cell_to_json(value), int | float) and len(value.as_tuple().digits) <= 15:
             sheet.write_number(row, column, number)
         case dt.datetime() if value.tzinfo is None and value.year >= 1900 and value.microsecond % 1000 == 0:
             sheet.write_datetime(row, column, value, formats[dt.datetime])

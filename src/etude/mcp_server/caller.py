@@ -10,6 +10,7 @@ from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from etude.entities import Entity
+from etude.limits import MOST_TEXT
 from etude.store.identity import Report, Role
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 ROWS = 100
-TEXT = 200_000
+TEXT = MOST_TEXT
 Dataset = Annotated[str | None, Field(description="A name from list_datasets; may be omitted if there is only one.")]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from etude.entities import Artifact, Catalog, Limits, ResultInfo
 from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, from_problem, problem
 from etude.events import ArtifactCreated
 from etude.ids import new_id
-from etude.limits import lower_limits
+from etude.limits import MOST_TEXT, lower_limits
 from etude.result import Result
 from etude.runtime.failed_step import failed_step
 from etude.runtime.query import Query, describe_query_result, finished_query_step, started_query_step
@@ -36,6 +37,10 @@ HELD = 256 << 20
 """How many bytes of results may wait for the end of their cell."""
 OPEN = 128
 """How many descriptors of results may wait for the end of their cell. Beyond that, results are stored at once."""
+CALLS = 10_000
+"""How many queries a cell may send: each is recorded."""
+CALL_BYTES = 16 << 20
+"""How many bytes the texts, parameters and errors of these queries may have together."""
 FILES = 64
 """How many files a session may save."""
 FILE_BYTES = 256 << 20
@@ -112,6 +117,39 @@ class _Spent:
     kept: int = 0
 
 
+@dataclass
+class _Asked:
+    """Queries of the running cell, and the bytes that their records keep."""
+
+    calls: int = 0
+    size: int = 0
+
+    def add(self, sql: str, params: Encoded | None) -> None:
+        """Count a query before anything of it is kept; raise `LimitExceeded` if it is too large or one too many."""
+        given = len(json.dumps(params)) if params else 0
+        for found, noun in ((len(sql), "characters"), (given, "bytes of parameters")):
+            if found > MOST_TEXT:
+                raise LimitExceeded(
+                    f"The query has {found:,} {noun}; a cell may send {MOST_TEXT:,}.",
+                    hint="Register a table with the values (`db.register`), and join it.",
+                    limit="query",
+                    value=MOST_TEXT,
+                )
+        size = self.size + len(sql.encode("utf-8", "replace")) + given
+        if self.calls >= CALLS or size > CALL_BYTES:
+            raise LimitExceeded(
+                f"A cell may send {CALLS:,} queries, of {CALL_BYTES:,} bytes with their parameters and errors in all.",
+                hint="Ask for more rows in fewer queries, or go on in another cell.",
+                limit="queries",
+            )
+        self.calls, self.size = self.calls + 1, size
+
+    def add_error(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Count the error of a query, which is kept too, and return it."""
+        self.size += len(json.dumps(found, default=str))
+        return found
+
+
 class DataBroker:
     """Answers the requests of a session, within its limits, and records them."""
 
@@ -122,6 +160,7 @@ class DataBroker:
         self._done: dict[int, _Done] = {}
         self._held = 0
         self._calls: list[CellQuery] = []
+        self._asked = _Asked()
         self._saving: dict[str, bytearray] = {}
         self._registering: dict[str, bytearray] = {}
         self._spent = _Spent()
@@ -162,6 +201,7 @@ class DataBroker:
                 params = encode_query_params(
                     decode_query_params(request.get("params"))
                 )  # a session is not trusted to encode them
+                self._asked.add(sql, params)
                 if self.replay is not None:
                     return self._again(sql, params)
                 return self._sql(self._access, sql, params, request.get("limits") or {}, left_s)
@@ -226,6 +266,10 @@ class DataBroker:
         """Prepare for recorded cells to run again, from the first one on."""
         self._spent_again = _Spent()
 
+    def replay_cell(self, calls: Iterable[CellQuery] | None) -> None:
+        """Answer the next cell from its recorded queries; None ends the replay."""
+        self.replay, self._asked = None if calls is None else deque(calls), _Asked()
+
     def _check_files(self, name: str, spent: _Spent) -> None:
         """Pass, or drop the file that is being saved and say which limit it passes."""
         used = sum(map(len, self._saving.values())) + sum(len(f) for n, f in self.files.items() if n != name)
@@ -289,7 +333,7 @@ class DataBroker:
                 error = Cancelled("The query was cancelled.")
             if self.log is not None:
                 self.log.add(failed_step(step_id, error, (time.perf_counter() - started) * 1000))
-            self._calls.append(CellQuery(sql, problem=problem(error), params=params))
+            self._calls.append(CellQuery(sql, problem=self._asked.add_error(problem(error)), params=params))
             raise error from None
         finally:
             stream, self._stream = self._stream, None
@@ -330,7 +374,7 @@ class DataBroker:
                 continue  # it may still come: threads of a cell take turns in any order
             if call.problem is not None:
                 del self.replay[position]
-                raise from_problem(call.problem)
+                raise from_problem(self._asked.add_error(call.problem))
             if call.info is not None and call.artifact is not None and self._storage is not None:
                 del self.replay[position]
                 fd = wire.share_wire_batches(_read(self._storage, call.info, call.artifact))
@@ -341,7 +385,7 @@ class DataBroker:
     def settle(self, log: RunLog | None) -> list[CellQuery]:
         """Store the results of the cell's queries, now that no one waits for them."""
         self._keep(log, list(self._done))
-        calls, self._calls = self._calls, []
+        calls, self._calls, self._asked = self._calls, [], _Asked()
         self.log = None
         return calls
 

@@ -10,7 +10,7 @@ import contextlib
 import json
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
@@ -317,7 +317,7 @@ class Notebook:
         self._data.begin_replay()
         try:
             for recorded in self._cells:
-                self._data.replay = deque(recorded.calls)
+                self._data.replay_cell(recorded.calls)
                 # A cell that was given more time needs it again.
                 wall_s = max(self._session.limits.wall_s, 3 * recorded.elapsed_ms / 1000)
                 cell = self._session.execute(recorded.code, wall_s=wall_s, cancel=cancel)
@@ -328,7 +328,7 @@ class Notebook:
             self._session.reset()  # half of the variables would mislead: the next cell tries again from the start
             raise
         finally:
-            self._data.replay = None
+            self._data.replay_cell(None)
 
     def rehearse(self, cells: Sequence[tuple[str, Sequence[CellQuery]]]) -> list[Cell]:
         """Run cells in a fresh interpreter with the recorded results of their queries, and record nothing."""
@@ -338,11 +338,11 @@ class Notebook:
             try:
                 done = []
                 for code, calls in cells:
-                    self._data.replay = deque(calls)
+                    self._data.replay_cell(calls)
                     done.append(self._session.execute(code))
                 return done
             finally:
-                self._data.replay = None
+                self._data.replay_cell(None)
 
     def is_behind(self) -> bool:
         """Whether cells of the thread were recorded that did not run in this session."""

@@ -60,7 +60,7 @@ ADD_ACTS = "INSERT INTO audit (id, at, tenant, key_id, action, status, request_i
 ACTS = "SELECT id, at, key_id, action, status, request_id, address, reason FROM audit WHERE tenant = ?"
 CLAIM = "INSERT INTO replies (owner, name, request, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1"
 REPLY = "SELECT request, status, media, body FROM replies WHERE owner = ? AND name = ?"
-KEEP_REPLY = "UPDATE replies SET status = ?, media = ?, body = ? WHERE owner = ? AND name = ?"
+KEEP_REPLY = "UPDATE replies SET request = request || ?, status = ?, media = ?, body = ? WHERE owner = ? AND name = ?"
 FREE_REPLY = "DELETE FROM replies WHERE owner = ? AND name = ?"
 OLD_REPLIES = "DELETE FROM replies WHERE created_at <= ?"
 ADD_REPORT = "INSERT INTO reports (id, at, tenant, body) VALUES (?, ?, ?, ?)"
@@ -140,6 +140,8 @@ class StoredResponse(Entity):
     status: int
     media: str
     body: str
+    content: str = ""
+    """The hash of the request's content, if that arrived after the key was claimed: an upload."""
 
 
 class Report(Entity):
@@ -152,6 +154,13 @@ class Report(Entity):
     code: str | None = None
     outcome: Literal["worked", "failed", "note"] = "note"
     run_id: str | None = None
+
+
+def key_of_another_request(name: str) -> Invalid:
+    """Return the error of a request whose Idempotency-Key belongs to another one."""
+    return Invalid(
+        f"The Idempotency-Key `{name}` was used for another request.", hint="Use a new one for each request."
+    )
 
 
 class Identity:
@@ -390,20 +399,20 @@ class Identity:
     def claim(self, owner: str, name: str, request: str) -> StoredResponse | None:
         """Claim an idempotency key for a request: return None to the first caller, the stored response to later ones.
 
-        Raise `Conflict` while the first is still running, `Invalid` if the key was used for another request.
+        Raise `Conflict` while the first is still running, `Invalid` if the key was used for another request. The
+        caller compares the content of an upload.
         """
         with self._store._transaction() as execute:
             execute(OLD_REPLIES, _now() - timedelta(seconds=REPLY_S))
             if execute(CLAIM, owner, name, request, _now()):
                 return None
             known, status, media, body = execute(REPLY, owner, name)[0]
+        known, _, content = known.partition("/")
         if known != request:
-            raise Invalid(
-                f"The Idempotency-Key `{name}` was used for another request.", hint="Use a new one for each request."
-            )
+            raise key_of_another_request(name)
         if status is None:
             raise Conflict(f"The request with the Idempotency-Key `{name}` is still running.", hint="Try again later.")
-        return StoredResponse(status=status, media=media, body=body)
+        return StoredResponse(status=status, media=media, body=body, content=content)
 
     def keep(self, owner: str, name: str, reply: StoredResponse | None) -> None:
         """Store the response to a claimed request, or free its key if there is none to store."""
@@ -411,7 +420,8 @@ class Identity:
             if reply is None:
                 execute(FREE_REPLY, owner, name)
             else:
-                execute(KEEP_REPLY, reply.status, reply.media, reply.body, owner, name)
+                content = f"/{reply.content}" if reply.content else ""
+                execute(KEEP_REPLY, content, reply.status, reply.media, reply.body, owner, name)
         if reply is not None:
             self._store.record_bytes.add(owner.partition("/")[0], count_record_bytes(reply.body))
 

@@ -229,6 +229,20 @@ def test_an_error_does_not_name_the_hidden_database(shop: Path) -> None:
     partly.close()
 
 
+def test_an_error_does_not_suggest_a_name_of_the_hidden_database(tmp_path: Path) -> None:
+    file = tmp_path / "moods.duckdb"
+    with duckdb.connect(str(file)) as con:
+        con.execute("CREATE TYPE secret_mood AS ENUM ('a'); CREATE SEQUENCE secret_steps; CREATE TABLE t (a INTEGER)")
+    partly = DuckdbDriver(Mount("moods", "duckdb", str(file), tables=("t",)))
+    for query in ("SELECT 'a'::secret_moo", "SELECT nextval('secret_step')"):
+        with pytest.raises(EtudeError) as caught:
+            list(partly.run(CheckedQuery(query, ()), 10))
+        told = f"{caught.value.message} {caught.value.hint}"
+        assert "does not exist" in told
+        assert "hidden_" not in told and "secret_mood" not in told and "secret_steps" not in told
+    partly.close()
+
+
 @pytest.mark.parametrize("explain", ["EXPLAIN", "explain", "EXPLAIN ANALYZE"])
 def test_a_plan_does_not_name_the_hidden_database(shop: Path, explain: str) -> None:
     partly = DuckdbDriver(Mount("shop", "duckdb", str(shop), tables=("orders",)))

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from etude.errors import EtudeError, LimitExceeded, SourceError, SourceLocked, SourceUnavailable
@@ -238,13 +238,19 @@ class DuckdbDriver(Driver):
         return pa.record_batch(columns, schema=batch.schema)
 
     def _translate(self, error: Exception, sql: str) -> Exception:
-        translated = _translate(error, sql)
+        translated = _translate(error, sql, self._without_hidden)
         if isinstance(translated, EtudeError):
             # The random names of hidden databases mean nothing to a user.
             for hidden in self._hidden.values():
                 translated.message = translated.message.replace(f"{hidden}.", "")
                 translated.hint = translated.hint.replace(f"{hidden}.", "")
         return translated
+
+    def _without_hidden(self, message: str) -> str:
+        """Return DuckDB's message without its suggestion if that is a type, or such, of a hidden database."""
+        for hidden in self._hidden.values():
+            message = re.sub(rf"\n?Did you mean [^\n]*{hidden}\.[^\n]*", "", message)
+        return message
 
     def _prepared(self, checked: CheckedQuery) -> tuple[Any, list[str]]:
         """Return the bound statement and its column types. It can be reused: the attached databases cannot change."""
@@ -515,7 +521,7 @@ def _cannot_open(mount: Mount, error: Exception) -> SourceError:
     return kind(f"Cannot open `{mount.url}`: {text}", hint=hint)
 
 
-def _translate(error: Exception, sql: str) -> Exception:
+def _translate(error: Exception, sql: str, describe: Callable[[str], str] = str) -> Exception:
     import duckdb
 
     text = str(error).split("\n")[0]
@@ -530,5 +536,5 @@ def _translate(error: Exception, sql: str) -> Exception:
             limit="memory",
         )
     if isinstance(error, duckdb.ProgrammingError | duckdb.DataError):
-        return invalid_duckdb_query(error, sql)
+        return invalid_duckdb_query(error, sql, describe)
     return SourceError(text, hint="DuckDB reported this error: check the query and the data that it reads.")

@@ -38,6 +38,10 @@ _MARKS += " undefined tbd tba n/k n.d. n/d k.a. s/d \u2013 \u2014 0000-00-00 #di
 NULL_MARKERS = (*_MARKS.split(), "not available", "not applicable", "0000-00-00 00:00:00")
 SAMPLE_ROWS = 20_000
 COLUMNS_AT_ONCE = 50
+MEASURES_AT_ONCE = 300
+"""Expressions in a statement: DuckDB allocates memory for each of them, in each thread."""
+STACKED_ROWS = 2_000
+"""Up to this many rows, preparing an expression takes longer than evaluating it: columns are read one below another."""
 MIXED_SHARE = 0.8
 NOTED_SHARE = 0.5
 """If this part of the values are numbers or dates, a note says why the column is text."""
@@ -47,7 +51,8 @@ READING = ("dates", "decimal")
 
 # Each test is SQL over the trimmed text `{t}`. A leading zero marks a code (a post code, an account) and a plus
 # sign a phone number, not a number.
-MARKER = f"lower({{t}}) IN ({', '.join(map(quote_literal, NULL_MARKERS))})"
+# A pattern, because DuckDB makes a join of each IN.
+MARKER = f"regexp_full_match(lower({{t}}), '{'|'.join(map(re.escape, NULL_MARKERS))}')"
 _VALUE = f"NOT ({MARKER})"
 NUMBER = r"regexp_full_match({t}, '[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')"
 WHOLE = r"regexp_full_match({t}, '[+-]?\d{1,18}')"
@@ -262,17 +267,17 @@ def _without_nans(con: Any, staged: Path, doubles: list[str]) -> tuple[dict[str,
 def _candidates(con: Any, staged: Path, texts: list[str], rows: int) -> dict[str, ColumnTypeCounts]:
     """Find columns that look like numbers or dates in a sample, and count their values over the whole file."""
     step = rows // SAMPLE_ROWS + 1
-    seen = _aggregate(con, staged, texts, _outline, step)
+    seen = _aggregate(con, staged, texts, _outline, rows, step)
     likely = [c for c, (values, markers, digits) in seen.items() if 0 < NOTED_SHARE * (values - markers) <= digits]
-    sampled = {c: ColumnTypeCounts(found) for c, found in _aggregate(con, staged, likely, _counts, step).items()}
+    sampled = {c: ColumnTypeCounts(found) for c, found in _aggregate(con, staged, likely, _counts, rows, step).items()}
     if step == 1:
         return sampled
     likely = [c for c, n in sampled.items() if n.typed >= NOTED_SHARE / 2 * n.rest]
-    return {c: ColumnTypeCounts(found) for c, found in _aggregate(con, staged, likely, _counts, 1).items()}
+    return {c: ColumnTypeCounts(found) for c, found in _aggregate(con, staged, likely, _counts, rows, 1).items()}
 
 
 def _aggregate(
-    con: Any, staged: Path, texts: list[str], measures: Callable[[str], list[str]], step: int
+    con: Any, staged: Path, texts: list[str], measures: Callable[[str, str], list[str]], rows: int, step: int
 ) -> dict[str, tuple[int, ...]]:
     """Return the measures of each column over every `step`-th row."""
     found: dict[str, tuple[int, ...]] = {}
@@ -280,24 +285,48 @@ def _aggregate(
     if step > 1:
         source = f"read_parquet({quote_literal(str(staged))}, hive_partitioning=false, file_row_number=true)"
         source += f" WHERE file_row_number % {step} = 0"
-    for start in range(0, len(texts), COLUMNS_AT_ONCE):
-        chunk = texts[start : start + COLUMNS_AT_ONCE]
-        trimmed = ", ".join(f"trim({quote_identifier(c)}) AS t{i}" for i, c in enumerate(chunk))
-        measured = [measures(f"t{i}") for i in range(len(chunk))]
-        row = con.execute(f"SELECT {', '.join(chain(*measured))} FROM (SELECT {trimmed} FROM {source})").fetchone()
-        width = len(measured[0])
-        found |= {c: row[i * width : (i + 1) * width] for i, c in enumerate(chunk)}
+    stacked, width = rows <= STACKED_ROWS, len(measures("t", "b"))
+    at_once = COLUMNS_AT_ONCE if stacked else min(COLUMNS_AT_ONCE, MEASURES_AT_ONCE // width)
+    for start in range(0, len(texts), at_once):
+        chunk = texts[start : start + at_once]
+        found |= (_measure_stacked if stacked else _measure_columns)(con, source, chunk, measures)
     return found
 
 
-def _outline(text: str) -> list[str]:
+def _measure_columns(
+    con: Any, source: str, columns: list[str], measures: Callable[[str, str], list[str]]
+) -> dict[str, tuple[int, ...]]:
+    """Return the measures of each column, from one scan with expressions for each column."""
+    trimmed = ", ".join(f"trim({quote_identifier(c)}) AS t{i}" for i, c in enumerate(columns))
+    bodies = ", ".join(f"t{i}, {_on(BODY, f't{i}')} AS b{i}" for i in range(len(columns)))
+    measured = [measures(f"t{i}", f"b{i}") for i in range(len(columns))]
+    values = f"SELECT {bodies} FROM (SELECT {trimmed} FROM {source})"
+    row = con.execute(f"SELECT {', '.join(chain(*measured))} FROM ({values})").fetchone()
+    row, width = [n or 0 for n in row], len(measured[0])  # `count_if` is null if all of its values are
+    return {c: tuple(row[i * width : (i + 1) * width]) for i, c in enumerate(columns)}
+
+
+def _measure_stacked(
+    con: Any, source: str, columns: list[str], measures: Callable[[str, str], list[str]]
+) -> dict[str, tuple[int, ...]]:
+    """Return the measures of each column, with one set of expressions for the values of all."""
+    trimmed = ", ".join(f"trim({quote_identifier(c)})" for c in columns)
+    values = f"SELECT unnest(range({len(columns)})) AS place, unnest([{trimmed}]) AS t FROM {source}"
+    values = f"SELECT place, t, {_on(BODY, 't')} AS b FROM ({values})"
+    measured = measures("t", "b")
+    rows = con.execute(f"SELECT place, {', '.join(measured)} FROM ({values}) GROUP BY place").fetchall()
+    nothing = dict.fromkeys(columns, (0,) * len(measured))  # a file without rows
+    return nothing | {columns[place]: tuple(n or 0 for n in counts) for place, *counts in rows}
+
+
+def _outline(text: str, body: str) -> list[str]:
     """Return SQL that counts values, null markers and number-like values; cheap, for files of many columns."""
     digits = f"regexp_matches({text}, '{LIKELY}')"
-    return [f"count({text})", f"count(*) FILTER ({_on(MARKER, text)})", f"count(*) FILTER ({digits})"]
+    return [f"count({text})", f"count_if({_on(MARKER, text)})", f"count_if({digits})"]
 
 
-def _counts(text: str) -> list[str]:
-    tests = (f"count(*) FILTER ({_on(test, text)})" for test in TESTS.values())
+def _counts(text: str, body: str) -> list[str]:
+    tests = (f"count_if({_on(test.replace(BODY, body), text)})" for test in TESTS.values())
     return [f"count({text})", _on(CURRENCIES, text), *tests]
 
 
