@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from fastapi.testclient import TestClient
 from tests.api.conftest import open_app
 
 from etude import __version__
-from etude.api import access_control, sandbox_probe
+from etude.api import access_control, sandbox_probe, server_state
 from etude.api.sandbox_probe import SandboxProbe
 from etude.api.server import create_app
 from etude.app import App
@@ -29,6 +30,28 @@ def test_health_has_two_names_and_a_version(client: TestClient) -> None:
         assert client.get(path).json() == {"ok": True, "version": __version__, "parts": {}}
     parts = client.get("/readyz").json()["parts"]
     assert parts["sandbox"]["ok"] and "level" in parts["sandbox"]["detail"]
+
+
+def test_a_store_that_hangs_does_not_silence_the_server(
+    client: TestClient, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+
+    def hang(*_: object) -> Any:
+        goes_on.wait(60)
+        raise Unavailable("too late")
+
+    monkeypatch.setattr(server_state, "PROBE_S", 0.2)
+    monkeypatch.setattr(app.store, "check", hang)
+    monkeypatch.setattr(app.store, "size", hang)
+    try:
+        ready = client.get("/readyz")
+        assert ready.status_code == 503
+        assert ready.json()["parts"]["store"] == {"ok": False, "detail": "There was no answer within 0.2 s."}
+        assert ready.json()["parts"]["model"]["ok"]
+        assert "etude_store_up 0.0" in client.get("/metrics").text
+    finally:
+        goes_on.set()
 
 
 def test_a_sandbox_that_fails_once_is_tried_again(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

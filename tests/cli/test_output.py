@@ -209,6 +209,14 @@ def _output(path: str) -> int:
     return run_command(["sql", "shop.duckdb", "SELECT 1 AS a", "--output", path, "--format", "csv"])
 
 
+def test_a_workbook_whose_reader_has_gone_is_not_called_a_defect(place: Path) -> None:
+    command = [*SQL, "SELECT range AS n, random() AS r FROM range(200000)", "--format", "xlsx"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=place) as process:
+        assert process.stdout is not None and process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr is not None and b"efect" not in process.stderr.read()
+
+
 def test_output_into_a_pipe_is_written_to_its_reader(place: Path) -> None:
     os.mkfifo("pipe")
     reader = subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True)

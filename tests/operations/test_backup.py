@@ -43,6 +43,20 @@ def new_store(store_url: str, tmp_path: Path, request: pytest.FixtureRequest) ->
     return {"home": tmp_path / "new", "store": url}
 
 
+def test_playbooks_come_back_on_a_python_without_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As 3.11.2, the Python of Debian 12."""
+    extract = tarfile.TarFile.extractall
+    monkeypatch.setattr(tarfile.TarFile, "extractall", lambda self, path: extract(self, path, filter="fully_trusted"))
+    monkeypatch.delattr(tarfile, "data_filter")
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        member = tarfile.TarInfo("playbooks/main/one/SKILL.md")
+        member.size = 2
+        archive.addfile(member, io.BytesIO(b"do"))
+    _restore_playbooks(tmp_path / "home", data.getvalue())
+    assert (tmp_path / "home" / "playbooks/main/one/SKILL.md").read_bytes() == b"do"
+
+
 @pytest.mark.parametrize("name", ["etude.toml", "playbooks/../etude.toml", "/etude.toml", "playbooks/link"])
 def test_a_backup_that_was_changed_writes_nothing_but_playbooks(tmp_path: Path, name: str) -> None:
     data = io.BytesIO()

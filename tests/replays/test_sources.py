@@ -104,3 +104,13 @@ def test_scripts_are_kept_in_postgres_too(postgres_url: str, tmp_path: Path) -> 
         script, uses = later.scripts.withdraw(first.run_id)
         assert script.state == "withdrawn" and len(uses) == 1
         assert later.scripts.script(first.run_id).mutants.tried > 0
+
+
+def test_text_in_a_column_of_numbers_does_not_stop_a_script(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE orders (order_id INTEGER PRIMARY KEY, amount REAL)")
+        db.executemany("INSERT INTO orders VALUES (?, ?)", [(n, n / 2) for n in range(1, 20)])
+        db.execute("INSERT INTO orders VALUES (20, 'n/a')")
+    with App(home=tmp_path / "home", replay="on") as app:
+        assert compiled(app, ask(app, path, "What is the total amount?"))

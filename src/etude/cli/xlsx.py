@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import shutil
+import tempfile
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
@@ -33,6 +35,14 @@ def write_xlsx(result: Result, file: IO[bytes]) -> None:
             hint="Aggregate or filter, or write --format csv or parquet.",
             limit="rows",
         )
+    # To a file first: if `file` is a pipe whose reader has gone, the library would raise an error of its own.
+    with tempfile.TemporaryFile() as whole:
+        _write_book(xlsxwriter, result, whole)
+        whole.seek(0)
+        shutil.copyfileobj(whole, file)
+
+
+def _write_book(xlsxwriter: Any, result: Result, file: IO[bytes]) -> None:
     # In constant memory: each row goes to a temporary file. Text is never read as a formula, a link or a number.
     book = xlsxwriter.Workbook(file, {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False})
     sheet = book.add_worksheet("result", _exact_sheet())

@@ -307,7 +307,10 @@ class _Measuring:
         facts, name = self._facts[column.name], self._quoted(column)
         if facts["avg"] is None or column in self._keys:
             return
-        least, most, mean = (float(facts[f]) for f in ("min", "max", "avg"))
+        try:
+            least, most, mean = (float(facts[f]) for f in ("min", "max", "avg"))
+        except ValueError:
+            return  # SQLite stores text in a column of numbers, too
         if not all(map(math.isfinite, (least, most, mean))):
             return
         shown = f"`{self._name}.{column.name}`"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import os
 import random
 import threading
 import time
@@ -415,7 +416,7 @@ class ScriptLibrary:
             self._compare_shadow(self._app.store.run(run_id))
             self.compile(run_id, source, lambda: stored.set_result(None))
         except Exception:
-            _log.exception("run %s could not be compiled", run_id)
+            _log.warning("run %s could not be compiled", run_id, exc_info=bool(os.environ.get("ETUDE_DEBUG")))
         finally:
             with self._lock:
                 if self._compiling.get(form) is stored:

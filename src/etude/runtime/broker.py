@@ -30,7 +30,6 @@ from etude.sources.arrow_tables import check_arrow_table_name
 from etude.sources.engine_client import ResultStream
 from etude.sources.query_parameters import Encoded, decode_query_params, encode_query_params
 from etude.sources.registered_tables import RegisteredTables
-from etude.sources.sql_parsing import check_text_size
 from etude.spool import Spool
 
 HELD = 256 << 20
@@ -197,7 +196,6 @@ class DataBroker:
                 sql = request.get("query")
                 if not isinstance(sql, str):
                     raise Invalid("A query is text.", hint="db.sql('SELECT ...')")
-                check_text_size(sql)  # before it is recorded
                 params = encode_query_params(
                     decode_query_params(request.get("params"))
                 )  # a session is not trusted to encode them
