@@ -299,7 +299,9 @@ class Worker:
         for finish in finished:
             if finish.error:
                 again = f"; it is tried again in {finish.delay:.0f} s" if finish.end == "delayed" else ""
-                log.warning("agent %s: action %s failed: %s%s", *_named(finish), redact(finish.error)[:300], again)
+                # It may hold what no log can, such as lone surrogates.
+                error = redact(finish.error)[:300].encode("utf-8", "replace").decode()
+                log.warning("agent %s: action %s failed: %s%s", *_named(finish), error, again)
             if finish.end == "delayed":
                 self._sweep_after(finish.delay)
             if finish.tick is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -259,7 +260,7 @@ _GAPS = {
     "mysql": re.compile(r"(?:\s|--(?=[\s\x00-\x1f]|$)[^\n]*|#[^\n]*|/\*(?!M?!)(?:(?!\*/).)*\*/)+", re.DOTALL),
     "sqlite": re.compile(r"(?:\s|--[^\n]*|/\*(?:(?!\*/).)*(?:\*/|$))+", re.DOTALL),
 }
-_TEXT = re.compile(r"""[nNeExXbB]?'|[uU]&['"]|"|\$(?![0-9])""")
+_TEXT = re.compile(r"""[nNeExXbB]?'|[uU]&['"]|"|\$""")
 _NESTED = re.compile(r"/\*|\*/")
 _PARAMETER = re.compile(r"\$([1-9][0-9]{0,4})(?=[\s),]|$)")
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -1195,15 +1196,17 @@ class _Walk:
             end = start + len(piece.encode())
             if not is_token and not piece.isspace():
                 edited.append((start, end))
-            elif is_token and _TEXT.match(piece):
+            elif is_token and piece != "$" and _TEXT.match(piece):  # a `$` begins a parameter
                 # `N` is a word of its own for Postgres.
                 mine.add((start + (piece[0] in "nN"), end))
             text.append(piece)
             start = end
         read = read_postgres_query("".join(text))
         known = self._calls | IMPLIED_FUNCTIONS
-        texts = {(s, e) for s, e in read.texts if not any(a <= s and e <= b for a, b in edited)}
-        if texts != mine:
+        # A replacement is a name in quotes that etude itself wrote.
+        starts = [start for start, _ in edited]
+        outside = {(s, e) for s, e in read.texts if not (at := bisect_right(starts, s)) or e > edited[at - 1][1]}
+        if outside != mine:
             other = "where a text or a name in quotes ends"
         elif strange := [p for p in read.tables if p not in self._paths and not (len(p) == 1 and p[0] in read.ctes)]:
             other = f"the table `{'.'.join(strange[0])}`"

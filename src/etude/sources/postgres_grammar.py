@@ -6,8 +6,10 @@ run that was not checked. So the text that runs is parsed once more, by `libpg_q
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, Unavailable
@@ -17,10 +19,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Nodes of a query that reads. All others are refused, such as other statements, INTO and locks. An empty place in a
-# list is a `Node`.
+# Nodes of a query that reads. All others are refused, such as other statements.
 _NODES = _words(
-    """Node ParseResult RawStmt SelectStmt ResTarget ColumnRef ParamRef String A_Star A_Const Integer Float Boolean
+    """SelectStmt ResTarget ColumnRef ParamRef String A_Star A_Const Integer Float Boolean
     BitString RangeVar RangeSubselect RangeFunction RangeTableSample JoinExpr Alias ColumnDef WithClause CommonTableExpr
     FuncCall TypeCast TypeName CollateClause A_Expr BoolExpr NullTest BooleanTest SubLink SortBy WindowDef CaseExpr
     CaseWhen CoalesceExpr MinMaxExpr GroupingFunc GroupingSet SQLValueFunction A_ArrayExpr A_Indices A_Indirection
@@ -33,8 +34,12 @@ IMPLIED_FUNCTIONS = _words(
     similar_to_escape xmlexists"""
 )
 """Functions that the grammar itself calls for a clause, such as `timezone` for `AT TIME ZONE`."""
+_WRITES = ("intoClause", "lockingClause")
+"""Parts of a SELECT that do more than read."""
 _TEXTS = ("SCONST", "USCONST", "BCONST", "XCONST", "UIDENT")
 _COMMENTS = ("SQL_COMMENT", "C_COMMENT")
+# The tree comes as JSON without blanks. It can be thousands of levels deep, so no recursive parser reads it.
+_JSON = re.compile(r'"((?:[^"\\]|\\.)*)"(:)?|[{}]')
 
 
 @dataclass(frozen=True)
@@ -49,28 +54,75 @@ class PostgresReading:
     """Where each text and each quoted name starts and ends."""
 
 
+@dataclass
+class _Node:
+    """A part of the tree; `kind` is empty for parts without one."""
+
+    kind: str
+    key: str = ""
+    """The key that was read last."""
+    names: dict[str, str] = field(default_factory=dict)
+    path: list[str] = field(default_factory=list)
+
+
 def read_postgres_query(sql: str) -> PostgresReading:
     """Parse the text as Postgres does; raise `Refused` if it is not one query that only reads, or `InvalidQuery`."""
     postgast = load_postgres_grammar()
     try:
-        tokens, tree = postgast.scan(sql).tokens, postgast.parse(sql)
+        tokens, tree = postgast.scan(sql).tokens, _parse(sql)
     except postgast.PgQueryError as error:
         message = f"Postgres cannot read this query: {error}."
         raise InvalidQuery(message, hint="Check the syntax near that place.") from None
-    if len(tree.stmts) != 1:
+    tables, ctes, functions, statements = set[tuple[str, ...]](), set[str](), set[str](), 0
+    for node in _nodes(tree):
+        if node.kind == "RangeVar":
+            parts = (node.names.get(part) for part in ("catalogname", "schemaname", "relname"))
+            tables.add(tuple(part for part in parts if part))
+        elif node.kind == "CommonTableExpr":
+            ctes.add(node.names["ctename"])
+        elif node.kind == "FuncCall":
+            functions.add(_function(node.path))
+        statements += "stmt" in node.names
+    if statements != 1:
         _refuse("The text is not one statement for Postgres.")
-    tables, ctes, functions = set[tuple[str, ...]](), set[str](), set[str]()
-    for _, node in postgast.walk(tree):
-        kind = type(node).__name__
-        if kind not in _NODES:
-            _refuse(f"Postgres reads `{kind}` in this query, which is not allowed.")
-        elif kind == "RangeVar":
-            tables.add(tuple(part for part in (node.catalogname, node.schemaname, node.relname) if part))
-        elif kind == "CommonTableExpr":
-            ctes.add(node.ctename)
-        elif kind == "FuncCall":
-            functions.add(_function([part.string.sval for part in node.funcname]))
     return PostgresReading(frozenset(tables), frozenset(ctes), frozenset(functions), frozenset(_texts(sql, tokens)))
+
+
+def _parse(sql: str) -> str:
+    """Return the tree as JSON. Not as the package's messages, which may be a hundred levels deep at most."""
+    from postgast.errors import check_error
+    from postgast.native import lib
+
+    result = lib.pg_query_parse(sql.encode())
+    try:
+        check_error(result)
+        return str(result.parse_tree.decode())
+    finally:
+        lib.pg_query_free_parse_result(result)
+
+
+def _nodes(tree: str) -> Iterator[_Node]:
+    """Yield each node once it is complete; refuse nodes that a query that reads does not have."""
+    open_nodes = [_Node("")]
+    for found in _JSON.finditer(tree):
+        text, is_key = found.groups()
+        inner = open_nodes[-1]
+        if is_key:
+            if text in _WRITES:
+                _refuse(f"Postgres reads `{text}` in this query, which is not allowed.")
+            inner.key, inner.names[text] = text, ""
+        elif text is not None:
+            value = json.loads(found[0])
+            inner.names[inner.key] = value
+            if inner.kind == "String" and len(open_nodes) > 2 and open_nodes[-3].key == "funcname":
+                open_nodes[-3].path.append(value)
+        elif found[0] == "{":
+            kind = inner.key if inner.key[:1].isupper() else ""
+            if kind and kind not in _NODES:
+                _refuse(f"Postgres reads `{kind}` in this query, which is not allowed.")
+            open_nodes.append(_Node(kind))
+        else:
+            yield open_nodes.pop()
 
 
 def _texts(sql: str, tokens: Any) -> Iterator[tuple[int, int]]:
