@@ -109,6 +109,8 @@ CHAINS: dict[tuple[str, ...], str] = {
     ("Number of orders by channel", "per month instead"): (
         "SELECT date_trunc('month', ordered), count(*) FROM orders GROUP BY 1"
     ),
+    ("Number of orders by channel", "and by status instead"): "SELECT status, count(*) FROM orders GROUP BY 1",
+    ("Number of orders by channel", "what about status instead"): "SELECT status, count(*) FROM orders GROUP BY 1",
     ("Number of orders by status", "as a percentage"): (
         "SELECT status, 100 * count(*) / sum(count(*)) OVER () FROM orders GROUP BY 1"
     ),
