@@ -81,8 +81,8 @@ def test_the_plan_survives_json(shop: Vocabulary) -> None:
 def test_the_reading_says_what_was_understood(shop: Vocabulary) -> None:
     found = read("What is the total amount per month for customers in Germany in 2025?", shop)
     assert found.reading == (
-        "Total `orders.amount` per `month`, where `customers.country` is `DE`, where `orders.ordered` is in 2025, "
-        "lowest `month` first."
+        "Total `orders.amount` per `month` of `orders.ordered`, where `customers.country` is `DE`, "
+        "where `orders.ordered` is in 2025, lowest `month` first."
     )
     assert 0.5 < found.confidence < 1
 

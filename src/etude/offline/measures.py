@@ -24,7 +24,7 @@ from etude.offline.resolver import MONEY, Ambiguous, Unresolved
 from etude.offline.vocabulary import VocabularyColumn, VocabularyTable
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
 from etude.offline.words import TRAILING, stem_word, word_base_form
-from etude.sources.plan.query_plan import Aggregate, DaysBetween, Named, TimeGrain
+from etude.sources.plan.query_plan import Aggregate, ColumnRef, DatePart, DaysBetween, Named, TimeGrain
 
 SUMMED = frozenset(
     [
@@ -98,6 +98,13 @@ _FOLDS = {
 def _dated(column: VocabularyColumn) -> bool:
     """Return whether the column holds times, of which one is the first and one the last."""
     return column.kind in ("date", "timestamp") or is_period_column(column)
+
+
+def _said_period(period: Named) -> str:
+    """Return the period with its date: `month` of `orders.ordered`."""
+    date = period.expr.of if isinstance(period.expr, DatePart | TimeGrain) else None
+    of = f" of `{date.table}.{date.column}`" if isinstance(date, ColumnRef) else ""
+    return f"`{period.alias}`{of}"
 
 
 def _repeated_name(table: VocabularyTable) -> VocabularyColumn | None:
@@ -410,15 +417,19 @@ class Measures(Conditions):
         if subject is not None and found.table == subject.name and identified:
             hidden.extend(subject.column(key) for key in subject.key)
 
+    def _grouped_date(self, tree: JoinTree) -> VocabularyColumn:
+        """Return the date to group by: `created_at` for `created per month`."""
+        return self.resolver.date_column(self._dated_tables(tree), self.question.verbs)
+
     def _dates(self, tree: JoinTree) -> list[Named]:
         dates = []
         for group in self.question.groups:
             if group.name is None:
-                column = self.resolver.date_column(self._dated_tables(tree))
+                column = self._grouped_date(tree)
                 tree.add(column.table)
                 dates.append(Named(expr=TimeGrain(grain=group.grain, of=join_column_ref(column)), alias=group.grain))
         return dates
 
     def _per(self, keys: Sequence[VocabularyColumn], dates: Sequence[Named]) -> str:
-        per = [*(f"`{date.alias}`" for date in dates), *(f"`{key.table}.{key.name}`" for key in keys)]
+        per = [*map(_said_period, dates), *(f"`{key.table}.{key.name}`" for key in keys)]
         return f" per {', '.join(per)}" if per else ""
