@@ -19,7 +19,7 @@ from etude.offline.identifiers import is_named_identifier, note_repeated_identif
 from etude.offline.join_tree import JoinTree, fit_join_alias_length, join_column_ref
 from etude.offline.joins import FAR, join_distance
 from etude.offline.phrase_index import Meaning
-from etude.offline.question_parts import Measure, NamePart
+from etude.offline.question_parts import Group, Measure, NamePart
 from etude.offline.resolver import MONEY, Ambiguous, Unresolved
 from etude.offline.vocabulary import VocabularyColumn, VocabularyTable
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
@@ -417,17 +417,24 @@ class Measures(Conditions):
         if subject is not None and found.table == subject.name and identified:
             hidden.extend(subject.column(key) for key in subject.key)
 
-    def _grouped_date(self, tree: JoinTree) -> VocabularyColumn:
-        """Return the date to group by: `created_at` for `created per month`."""
-        return self.resolver.date_column(self._dated_tables(tree), self.question.verbs)
+    def _period(self, group: Group, tree: JoinTree) -> Named:
+        """Return the period to group by, of the date that a verb names: `created_at` for `created per month`."""
+        column = self.resolver.date_column(self._dated_tables(tree), self.question.verbs)
+        tree.add(column.table)
+        place = join_column_ref(column)
+        if group.grain != "weekday":
+            return Named(expr=TimeGrain(grain=group.grain, of=place), alias=group.grain)
+        counts = any(m.of_count for m in self.question.requested if isinstance(m, Measure))
+        if self.question.change or self.question.averaged or counts:
+            raise Unresolved("It is not clear over which weeks to compare the weekdays.")
+        self.notes.append("`weekday` runs from 1 (Monday) to 7 (Sunday).")
+        return Named(expr=DatePart(part="weekday", of=place), alias="weekday")
 
     def _dates(self, tree: JoinTree) -> list[Named]:
         dates = []
         for group in self.question.groups:
             if group.name is None:
-                column = self._grouped_date(tree)
-                tree.add(column.table)
-                dates.append(Named(expr=TimeGrain(grain=group.grain, of=join_column_ref(column)), alias=group.grain))
+                dates.append(self._period(group, tree))
         return dates
 
     def _per(self, keys: Sequence[VocabularyColumn], dates: Sequence[Named]) -> str:

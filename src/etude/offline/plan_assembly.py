@@ -58,7 +58,6 @@ from etude.sources.plan.query_plan import (
     PlanRef,
     QueryPlan,
     Single,
-    TimeGrain,
     Top,
     When,
     Window,
@@ -520,11 +519,7 @@ class _Builder(Ratios):
                     tree.add(dated.table)
         where = self._where(tree)
         group_by: list[Any] = [show_column(column) for column in dict.fromkeys([*keys, *hidden])]
-        dates = []
-        for group in grains:
-            column = self._grouped_date(tree)
-            tree.add(column.table)
-            dates.append(Named(expr=TimeGrain(grain=group.grain, of=join_column_ref(column)), alias=group.grain))
+        dates = [self._period(group, tree) for group in grains]
         aggregates: list[Aggregate] = []
         names: dict[Measured, str] = {}
         for measured in dict.fromkeys([*measures, *(m for m, _, _ in limits)]):
