@@ -8,7 +8,7 @@ import pytest
 from tests.offline.questions import QUESTIONS, TODAY
 
 from etude.offline.follow_up import is_no_follow_up
-from etude.offline.understand import Understanding, understand
+from etude.offline.understand import Refusal, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
 
 ENDINGS = ("", " only", " per channel", " in 2024", " as a share", ", highest first", " of those", " instead")
@@ -52,3 +52,12 @@ def test_what_stands_alone_means_the_same_after_any_question(shop: Vocabulary) -
         assert type(later) is type(first), question
         if isinstance(first, Understanding) and isinstance(later, Understanding):
             assert later.plan == first.plan, question
+
+
+def test_instead_that_replaces_nothing_is_refused(shop: Vocabulary) -> None:
+    before = understand("How many orders are completed?", shop, today=TODAY)
+    assert isinstance(before, Understanding)
+    assert isinstance(understand("and in 2025", shop, previous=before, today=TODAY), Understanding)
+    after = understand("and in 2025 instead", shop, previous=before, today=TODAY)
+    assert isinstance(after, Refusal)
+    assert "instead" in after.reason

@@ -81,8 +81,8 @@ def test_the_plan_survives_json(shop: Vocabulary) -> None:
 def test_the_reading_says_what_was_understood(shop: Vocabulary) -> None:
     found = read("What is the total amount per month for customers in Germany in 2025?", shop)
     assert found.reading == (
-        "Total `orders.amount` per `month`, where `customers.country` is `DE`, where `orders.ordered` is in 2025, "
-        "lowest `month` first."
+        "Total `orders.amount` per `month` of `orders.ordered`, where `customers.country` is `DE`, "
+        "where `orders.ordered` is in 2025, lowest `month` first."
     )
     assert 0.5 < found.confidence < 1
 
@@ -109,6 +109,8 @@ CHAINS: dict[tuple[str, ...], str] = {
     ("Number of orders by channel", "per month instead"): (
         "SELECT date_trunc('month', ordered), count(*) FROM orders GROUP BY 1"
     ),
+    ("Number of orders by channel", "and by status instead"): "SELECT status, count(*) FROM orders GROUP BY 1",
+    ("Number of orders by channel", "what about status instead"): "SELECT status, count(*) FROM orders GROUP BY 1",
     ("Number of orders by status", "as a percentage"): (
         "SELECT status, 100 * count(*) / sum(count(*)) OVER () FROM orders GROUP BY 1"
     ),

@@ -407,7 +407,11 @@ class Conditions:
                 return self._span_column(condition, tree), None
             case "weekday":
                 near = [t for t in dict.fromkeys([*self._near(condition), *self._dated_tables(tree)])]
-                return self.resolver.date_column(near, condition.near), None
+                column = self.resolver.date_column(near, condition.near)
+                if condition.said == "must" and not self._hinted(column, condition.near):
+                    # "The busiest weekday": no word before a day is ignored.
+                    raise Unresolved(f"It is not clear what `{' '.join(condition.near)}` means here.")
+                return column, None
             case "compare" | "average" if condition.name is None and condition.implied:
                 return self._implied_column(condition), None
             case "compare" if condition.name is None:

@@ -135,11 +135,13 @@ def _asks_share(words: Sequence[str]) -> int:
 
 def _merge(before: Question, new: Question, words: Sequence[str], share: int, vocabulary: Vocabulary) -> Question:
     unknown = tuple(word for word in new.unknown if word.lower() not in _FILLERS)
+    if "instead" in words and new.conditions and not _replaces(before, new):
+        unknown = (*unknown, "instead")  # "and for Ann instead", if no condition was about people
     changed = replace(before, unknown=unknown, shares=share or before.shares, distinct=before.distinct or new.distinct)
     changed = replace(changed, conditions=_conditions(before, new), absences=(*before.absences, *new.absences))
     changed = replace(changed, thresholds=(*before.thresholds, *new.thresholds))
     if new.groups:
-        added = "also" in words or words[:1] == ["and"]
+        added = ("also" in words or words[:1] == ["and"]) and "instead" not in words
         changed = _regroup(changed, new.groups, added)
     if new.top is not None:
         changed = replace(changed, top=new.top, lowest=new.lowest, rank=new.rank or _rank_of(before, new.lowest))
@@ -151,13 +153,18 @@ def _merge(before: Question, new: Question, words: Sequence[str], share: int, vo
         changed = replace(changed, ordering=new.ordering)
     names = [part for part in new.requested if isinstance(part, NamePart)]
     numbers = [name for name in names if _is_amount(name, vocabulary)] if _measures(before) else []
-    changed = _add_names(changed, [name for name in names if name not in numbers], before)
-    changed = _add_amounts(changed, numbers, added="also" in words or words[:1] in (["and"], ["with"]))
+    changed = _add_names(changed, [name for name in names if name not in numbers], before, instead="instead" in words)
+    changed = _add_amounts(changed, numbers, added=_adds(words))
     measures = tuple(_measures(new))
     if measures:
         listed = tuple(part for part in before.requested if isinstance(part, NamePart))
         changed = replace(changed, requested=(*listed, *measures), asked=(*listed, *measures))
     return replace(changed, context=(*changed.context, *new.context), loose=(*before.loose, *new.loose))
+
+
+def _adds(words: Sequence[str]) -> bool:
+    """Return whether the follow-up keeps the earlier numbers: `and tax`, but not `and tax instead`."""
+    return ("also" in words or words[:1] in (["and"], ["with"])) and "instead" not in words
 
 
 def _conditions(before: Question, new: Question) -> tuple[Condition, ...]:
@@ -166,6 +173,12 @@ def _conditions(before: Question, new: Question) -> tuple[Condition, ...]:
     after = before.subject
     fresh = [other if other.after is not None else replace(other, after=after) for other in new.conditions]
     return (*kept, *fresh)
+
+
+def _replaces(before: Question, new: Question) -> bool:
+    """Return whether a part of the follow-up takes the place of an earlier one."""
+    asked = new.groups or new.requested or new.top is not None or new.ordering is not None
+    return bool(asked) or any(_same_place(old, other) for old in before.conditions for other in new.conditions)
 
 
 def _same_place(left: Condition, right: Condition) -> bool:
@@ -234,13 +247,16 @@ def _add_amounts(question: Question, names: Sequence[NamePart], added: bool) -> 
     return replace(question, requested=(*kept, *new), asked=(*kept, *new))
 
 
-def _add_names(question: Question, names: Sequence[NamePart], before: Question) -> Question:
-    """`those again with product names`: add columns, or more columns to group by if rows are grouped."""
+def _add_names(question: Question, names: Sequence[NamePart], before: Question, instead: bool) -> Question:
+    """`those again with product names`: add columns, or more columns to group by if rows are grouped.
+
+    `agent instead` groups by that alone.
+    """
     about = {m.table for name in _things(before) for m in name.tables}
     names = [name for name in names if not any(m.table in about for m in name.tables)]
     if not names:
         return question
     if any(isinstance(part, Measure) for part in before.requested):
         groups = tuple(Group(name, None, f"with {name.text}") for name in names)
-        return replace(question, groups=(*question.groups, *groups))
+        return replace(question, groups=groups if instead else (*question.groups, *groups))
     return replace(question, requested=(*question.requested, *names), asked=(*question.asked, *names))

@@ -19,12 +19,12 @@ from etude.offline.identifiers import is_named_identifier, note_repeated_identif
 from etude.offline.join_tree import JoinTree, fit_join_alias_length, join_column_ref
 from etude.offline.joins import FAR, join_distance
 from etude.offline.phrase_index import Meaning
-from etude.offline.question_parts import Measure, NamePart
+from etude.offline.question_parts import Group, Measure, NamePart
 from etude.offline.resolver import MONEY, Ambiguous, Unresolved
 from etude.offline.vocabulary import VocabularyColumn, VocabularyTable
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
 from etude.offline.words import TRAILING, stem_word, word_base_form
-from etude.sources.plan.query_plan import Aggregate, DaysBetween, Named, TimeGrain
+from etude.sources.plan.query_plan import Aggregate, ColumnRef, DatePart, DaysBetween, Named, TimeGrain
 
 SUMMED = frozenset(
     [
@@ -98,6 +98,13 @@ _FOLDS = {
 def _dated(column: VocabularyColumn) -> bool:
     """Return whether the column holds times, of which one is the first and one the last."""
     return column.kind in ("date", "timestamp") or is_period_column(column)
+
+
+def _said_period(period: Named) -> str:
+    """Return the period with its date: `month` of `orders.ordered`."""
+    date = period.expr.of if isinstance(period.expr, DatePart | TimeGrain) else None
+    of = f" of `{date.table}.{date.column}`" if isinstance(date, ColumnRef) else ""
+    return f"`{period.alias}`{of}"
 
 
 def _repeated_name(table: VocabularyTable) -> VocabularyColumn | None:
@@ -410,15 +417,26 @@ class Measures(Conditions):
         if subject is not None and found.table == subject.name and identified:
             hidden.extend(subject.column(key) for key in subject.key)
 
+    def _period(self, group: Group, tree: JoinTree) -> Named:
+        """Return the period to group by, of the date that a verb names: `created_at` for `created per month`."""
+        column = self.resolver.date_column(self._dated_tables(tree), self.question.verbs)
+        tree.add(column.table)
+        place = join_column_ref(column)
+        if group.grain != "weekday":
+            return Named(expr=TimeGrain(grain=group.grain, of=place), alias=group.grain)
+        counts = any(m.of_count for m in self.question.requested if isinstance(m, Measure))
+        if self.question.change or self.question.averaged or counts:
+            raise Unresolved("It is not clear over which weeks to compare the weekdays.")
+        self.notes.append("`weekday` runs from 1 (Monday) to 7 (Sunday).")
+        return Named(expr=DatePart(part="weekday", of=place), alias="weekday")
+
     def _dates(self, tree: JoinTree) -> list[Named]:
         dates = []
         for group in self.question.groups:
             if group.name is None:
-                column = self.resolver.date_column(self._dated_tables(tree))
-                tree.add(column.table)
-                dates.append(Named(expr=TimeGrain(grain=group.grain, of=join_column_ref(column)), alias=group.grain))
+                dates.append(self._period(group, tree))
         return dates
 
     def _per(self, keys: Sequence[VocabularyColumn], dates: Sequence[Named]) -> str:
-        per = [*(f"`{date.alias}`" for date in dates), *(f"`{key.table}.{key.name}`" for key in keys)]
+        per = [*map(_said_period, dates), *(f"`{key.table}.{key.name}`" for key in keys)]
         return f" per {', '.join(per)}" if per else ""

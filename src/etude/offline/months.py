@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from etude.offline.dates import MONTHS
-from etude.offline.resolver import TECHNICAL
+from etude.offline.resolver import TECHNICAL, dates_with_created
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.words import Token
 
@@ -41,9 +41,10 @@ def _years_with(month: int, vocabulary: Vocabulary) -> set[int]:
     """Return the years in which a date of the data may lie in the month."""
     years: set[int] = set()
     for table in vocabulary.tables:
-        for column in table.columns:
-            dated = column.kind in ("date", "timestamp") and not TECHNICAL & {*column.words}
-            if not dated or not isinstance(column.low, str) or not isinstance(column.high, str):
+        dates = [column for column in table.columns if column.kind in ("date", "timestamp")]
+        plain = [column for column in dates if not TECHNICAL & {*column.words}]
+        for column in dates_with_created(plain, dates, table) if plain else ():
+            if not isinstance(column.low, str) or not isinstance(column.high, str):
                 continue
             try:
                 low, high = (date.fromisoformat(end[:10]) for end in (column.low, column.high))

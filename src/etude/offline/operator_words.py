@@ -210,6 +210,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
         put("G", grain, *phrases)
     for unit in ("day", "week", "month", "quarter", "year"):
         put("t", unit, unit, f"{unit}s")
+    put("t", "weekday", "day of the week", "day of week", "days of the week")
 
     put("i", ("percent", None), "growth", "growth rate", "percentage change", "percent change", "relative change")
     put("i", ("difference", None), "change", "changes", "change in", "absolute change")

@@ -26,7 +26,15 @@ from etude.offline.phrase_index import Meaning
 from etude.offline.plan_check import plan_nodes
 from etude.offline.question_parts import Condition, Direction, Fn, Measure, NamePart, Question, Rank, Threshold
 from etude.offline.ratios import Ratios
-from etude.offline.resolver import MONEY, TECHNICAL, Ambiguous, Unresolved, list_unresolved_words, nouns_to_resolve
+from etude.offline.resolver import (
+    MONEY,
+    TECHNICAL,
+    Ambiguous,
+    Unresolved,
+    dates_with_created,
+    list_unresolved_words,
+    nouns_to_resolve,
+)
 from etude.offline.revenue import rows_are_sales
 from etude.offline.selling import SALES, repeated_number, sold_units
 from etude.offline.spellings import fold_spellings
@@ -50,7 +58,6 @@ from etude.sources.plan.query_plan import (
     PlanRef,
     QueryPlan,
     Single,
-    TimeGrain,
     Top,
     When,
     Window,
@@ -512,11 +519,7 @@ class _Builder(Ratios):
                     tree.add(dated.table)
         where = self._where(tree)
         group_by: list[Any] = [show_column(column) for column in dict.fromkeys([*keys, *hidden])]
-        dates = []
-        for group in grains:
-            column = self.resolver.date_column(self._dated_tables(tree))
-            tree.add(column.table)
-            dates.append(Named(expr=TimeGrain(grain=group.grain, of=join_column_ref(column)), alias=group.grain))
+        dates = [self._period(group, tree) for group in grains]
         aggregates: list[Aggregate] = []
         names: dict[Measured, str] = {}
         for measured in dict.fromkeys([*measures, *(m for m, _, _ in limits)]):
@@ -1161,6 +1164,12 @@ class _Builder(Ratios):
         dates = [c for c in table.columns if c.kind in ("date", "timestamp") and not TECHNICAL & {*c.words}]
         if rank.text.lower().startswith(TEMPORAL) and dates:
             beside = []  # a date of its own says more than one of another table
+            every = dates_with_created(dates, [c for c in table.columns if c.kind in ("date", "timestamp")], table)
+            chosen = [c for c in every if (c.table, c.name) in self.prefer]
+            if len(every) > len(dates):
+                if not chosen:
+                    raise Ambiguous(rank.text, [Meaning(c.table, c.name) for c in every])
+                return chosen[0]
         for held in ([table], beside):
             for word in (word.removeprefix("!") for word in rank.implied):
                 fitting = [
@@ -1233,8 +1242,7 @@ class _Builder(Ratios):
     def _say_groups(self, names: dict[Measured, str], visible: Sequence[Measured], keys: Sequence[VocabularyColumn],
                     dates: Sequence[Named], limits: Sequence[tuple[Measured, str, float]]) -> None:  # fmt: skip
         head = " and ".join(m.label for m in names if m in visible) or "list"
-        per = [*(f"`{date.alias}`" for date in dates), *(f"`{key.table}.{key.name}`" for key in keys)]
-        self.said.insert(0, head + (f" per {', '.join(per)}" if per else ""))
+        self.said.insert(0, head + self._per(keys, dates))
         self.said.extend(f"with {m.label} {op} {number:,}" for m, op, number in limits)
 
     def _say_order(self, order: Sequence[Order], limit: int | None, tied: bool = False, first: str = "") -> None:

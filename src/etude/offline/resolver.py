@@ -52,6 +52,24 @@ class Unresolved(Exception):
         self.reason = reason
 
 
+_ANY_DATE = frozenset(("date", "day", "time", "datetime"))
+"""Words of a date that is the date of the row itself, whatever the row is."""
+
+
+def dates_with_created(
+    plain: list[VocabularyColumn], dates: Sequence[VocabularyColumn], table: VocabularyTable
+) -> list[VocabularyColumn]:
+    """Return the dates that a question may mean, with the one on which the row was created.
+
+    Beside `closed_at` or `paid_at`, `created_at` says when the thing began. Beside `date`, or the order's own
+    `order_date`, it only says when the row was written.
+    """
+    own = _ANY_DATE | {*table.words}
+    if any({*c.words} <= own for c in plain):
+        return plain
+    return [c for c in dates if c in plain or "created" in c.words]
+
+
 def list_unresolved_words(words: Sequence[str]) -> str:
     """Return words with their verb: `a` means, `a` and `b` mean, `a`, `b` and `c` mean."""
     quoted = [f"`{word}`" for word in words]
@@ -325,6 +343,7 @@ class Resolver:
             if len(plain) > 1:
                 own = [c for c in plain if {*c.words} & {*table.words}]
                 plain = own if len(own) == 1 else plain
+            plain = dates_with_created(plain, dates, table)
             chosen = [c for c in plain if (c.table, c.name) in self.prefer]
             if chosen:
                 return chosen[0]

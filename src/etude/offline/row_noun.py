@@ -9,14 +9,45 @@ from etude.offline.phrase_index import SYNONYM, Meaning
 from etude.offline.question_parts import NamePart
 from etude.offline.revenue import rows_are_sales
 from etude.offline.tags import TaggedItem
-from etude.offline.vocabulary import Vocabulary
+from etude.offline.vocabulary import Vocabulary, VocabularyTable
 from etude.offline.words import stem_word, word_base_form
+
+_PEOPLE = frozenset(
+    """
+    agent applicant artist author boss buyer candidate cashier citizen client coach colleague consumer
+    contact contractor customer dealer director doctor donor driver employee engineer guest guy host lead
+    lecturer manager member merchant nurse operator owner participant partner passenger patient people person player
+    professor provider pupil reader resident respondent reviewer salesman salesperson seller shopper speaker student
+    subscriber supervisor supplier teacher technician tenant tourist trader traveler traveller user vendor visitor voter
+    worker
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Words for people and partners: a column may hold them, under a name that the rules do not know."""
+_THINGS = frozenset(
+    """
+    account airline airport area article bank bike branch brand building campaign car carrier category channel city
+    class club commodity company continent country county course currency department device district division dish
+    event facility factory firm good group hospital hotel industry item language league location machine
+    manufacturer market material model movie nation office organisation organization outlet part place plant platform
+    port producer product project province region restaurant retailer room route school sector segment series service
+    shop site song species sport state station store street subject subsidiary supermarket team territory title town
+    type university variety vehicle venue village warehouse website zone
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Words for things, places and kinds that a column may hold."""
+_SOME_PEOPLE = frozenset(("adult", "boy", "child", "children", "girl", "kid", "man", "men", "winner", "woman", "women"))
+"""Words for some of the people: never all rows."""
+_DIFFERENT = frozenset(("different", "distinct", "unique", "various"))
+_OF_A_PERSON = frozenset(("age", "sex", "gender", "birth", "birthdate", "birthday", "born", "married", "marital"))
+_OF_A_THING = frozenset(("name", "title", "model", "label"))
 
 
 def add_row_noun(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedItem]:
     """Return the items with the noun that can only mean the rows of the only table read as that table.
 
-    It is a plural that is counted or comes first, and nothing in the data is called like it.
+    It is a plural that is counted or comes first, and nothing in the data is called like it. A noun for somebody or
+    something that a column may hold, such as `customers`, means the rows only if these look like it. `Different` ones
+    are values, never rows.
     """
     if len(vocabulary.tables) != 1 or any(item.tag == "T" for item in items):
         return items
@@ -38,7 +69,24 @@ def add_row_noun(items: list[TaggedItem], vocabulary: Vocabulary) -> list[Tagged
         return items  # the rows of a stock are not sales
     if word_base_form(word) == word or not _counted_or_first(items, place) or _is_known(word, vocabulary):
         return items
+    said = {part for item in items[:place] for part in item.text.lower().split()}
+    if said & _DIFFERENT or not _may_be_rows(word_base_form(word), table):
+        return items
     return [_named(item, table.name) if item.tag == "u" else item for item in items]
+
+
+def _may_be_rows(noun: str, table: VocabularyTable) -> bool:
+    """Return whether each row may be what the noun says: a table with an age and a sex is one of people."""
+    if noun not in _PEOPLE | _SOME_PEOPLE | _THINGS:
+        return True
+    if noun in _SOME_PEOPLE or rows_are_sales(table):
+        return False
+    if noun in _PEOPLE and any(_OF_A_PERSON & {*column.words} for column in table.columns):
+        return True
+    named = [column for column in table.columns if column.kind == "text" and column.words[-1:]]
+    return any(
+        column.words[-1] in _OF_A_THING and column.distinct + column.nulls >= 0.9 * table.rows for column in named
+    )
 
 
 def table_names_row_noun(table: str) -> bool:

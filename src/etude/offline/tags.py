@@ -71,6 +71,8 @@ _WEEKDAYS: dict[str, tuple[int, ...]] = {
     "monday": (1,), "tuesday": (2,), "wednesday": (3,), "thursday": (4,), "friday": (5,), "saturday": (6,),
     "sunday": (7,), "weekend": (6, 7), "weekday": (1, 2, 3, 4, 5),
 }  # fmt: skip
+_BEFORE_GROUP = frozenset(("per", "by", "each", "which", "what"))
+"""Words before `weekday` that ask for each day of the week, Monday to Sunday."""
 _ENDS = frozenset(".?!;")
 _DETERMINERS = frozenset(
     [
@@ -386,7 +388,11 @@ def _best(
     if part := _percentile(tokens, at):
         return part
     readings: list[tuple[int, int, TaggedItem | None]] = []
-    if days := _WEEKDAYS.get(token.base):
+    listed = bool(before) and before[-1].tag in "&," and any(item.tag in "gG" for item in before)
+    if token.low == "weekday" and at and (tokens[at - 1].low in _BEFORE_GROUP or listed):
+        # "Per weekday" and "per month and weekday", but not "on a weekday".
+        readings.append((1, 2, TaggedItem("t", token.text, "weekday")))
+    elif days := _WEEKDAYS.get(token.base):
         readings.append((1, 1, TaggedItem("W", token.text, Condition("weekday", token.text, values=days))))
     if found := find_date_span(tokens, at, today):
         condition = Condition("span", found.span.text, span=found.span)
