@@ -141,6 +141,20 @@ def test_text_at_the_end_of_a_million_numbers_is_noted(tmp_path: Path) -> None:
     assert "1 of 1,000,001 values is not a number ('oops')" in " ".join(loaded.report.summary())
 
 
+@pytest.mark.parametrize(
+    ("usual", "late"),
+    [("123", "00123"), ("123", '"00123"'), ("123", "+4912345678"), ("123", "1_000"), ("1.5", "007.5"), ("true", "1")],
+)
+def test_a_code_below_the_sample_makes_the_column_text(tmp_path: Path, usual: str, late: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,v\n" + f"1,{usual}\n" * 25_000 + f"2,{late}\n" + f"1,{usual}\n" * 25_000)
+    (table,) = read(path)
+    found = rows(table)
+    assert {row for row in found if row[0] == 1} == {(1, usual)}
+    assert found[25_000] == (2, late.strip('"'))
+    assert len(found) == 50_001
+
+
 def test_a_column_that_is_empty_at_first_has_the_type_of_its_values(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,v\n" + "".join(f"{i},\n" for i in range(30_000)) + "30000,7\n")
     (loaded,) = read(tmp_path / "a.csv")

@@ -73,6 +73,12 @@ READ_AS = (
 DOTTED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})*")
 DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),(\d{1,2}|\d{4,})")
 CODE_OR_WHOLE = re.compile(r"\d+([eE]\d+)?")
+# Values that DuckDB casts to a type although it would not choose that type for them.
+CAST_ONLY = {
+    "BIGINT": r"NOT regexp_full_match({v}, '\s*-?(0|[1-9]\d*)\s*')",
+    "DOUBLE": r"regexp_matches({v}, '^\s*[+-]?0[\dxXbB]|^\s*[+]|_')",
+    "BOOLEAN": "NOT regexp_full_match({v}, '(?i)\\s*(true|false|t|f|yes|no|y|n)\\s*')",
+}
 STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "BIGNUM": "VARCHAR"}
 
 
@@ -315,6 +321,8 @@ def _as_is(
         return None
     if sample_rows > 0 and _has_late_values(con, sniffed.columns, staged, sample_rows):
         return None
+    if sample_rows > 0 and _has_late_codes(con, path, options, sniffed.columns, staged, sample_rows):
+        return None
     report = LoadReport(
         encoding="utf-8",
         bom=found.bom,
@@ -366,6 +374,24 @@ def _has_late_values(con: Any, columns: tuple[CsvColumn, ...], staged: Path, sam
     if not empty:
         return False
     return any(con.execute(f"SELECT {', '.join(empty)} FROM {read_parquet(str(staged))}").fetchone())
+
+
+def _has_late_codes(
+    con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], staged: Path, sample_rows: int
+) -> bool:
+    """Return whether a value below the sample was cast to a type that DuckDB would not have chosen for it.
+
+    `00123` is cast to the number 123, and makes the column text if it is in the sample.
+    """
+    (rows,) = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()
+    tests = [
+        CAST_ONLY[c.type].replace("{v}", quote_identifier(c.name)) for c in columns if c.name and c.type in CAST_ONLY
+    ]
+    if rows < sample_rows - 1000 or not tests:
+        return False
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    found = con.execute(f"SELECT 1 FROM {_read_csv(path, options, texts)} WHERE {' OR '.join(tests)} LIMIT 1")
+    return found.fetchone() is not None
 
 
 class Sniffed(NamedTuple):
