@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zipfile
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +153,34 @@ def test_a_code_below_the_sample_makes_the_column_text(tmp_path: Path, usual: st
     assert {row for row in found if row[0] == 1} == {(1, usual)}
     assert found[25_000] == (2, late.strip('"'))
     assert len(found) == 50_001
+
+
+@pytest.mark.parametrize("late", ["2024-01-05 10:00:00+02:00", "2024-01-05T10:00:00+02", "2024-01-05T08:00:00Z"])
+@pytest.mark.parametrize("early", [3_000, 25_000])
+def test_a_late_time_zone_is_applied_and_told(tmp_path: Path, late: str, early: int) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,seen\n" + "1,2024-01-05 10:00:00\n" * early + f"2,{late}\n")
+    (table,) = read(path)
+    found = duckdb.sql(f"SELECT DISTINCT id, epoch(seen), typeof(seen) FROM '{table.path}' ORDER BY id").fetchall()
+    morning, zoned = datetime(2024, 1, 5, tzinfo=UTC).timestamp(), "TIMESTAMP WITH TIME ZONE"
+    assert found == [(1, morning + 10 * 3600, zoned), (2, morning + 8 * 3600, zoned)]
+    assert "its values without a zone were read as UTC" in " ".join(table.report.summary())
+
+
+def test_a_late_time_zone_in_a_file_with_faults_is_applied(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    early = "Zürich,2024-01-05 10:00:00\n" * 25_000
+    path.write_bytes(f"name,seen\n{early}Bern,2024-01-05 10:00:00+02:00\n".encode("cp1252"))
+    (table,) = read(path)
+    assert duckdb.sql(f"SELECT date_diff('hour', min(seen), max(seen)) FROM '{table.path}'").fetchall() == [(2,)]
+
+
+def test_a_late_zone_of_a_time_of_day_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,at\n" + "1,10:00:00\n" * 25_000 + "2,10:00:00+02:00\n")
+    (table,) = read(path)
+    assert rows(table)[-1] == (2, "10:00:00+02:00")
+    assert "not a time" in " ".join(table.report.summary())
 
 
 def test_a_column_that_is_empty_at_first_has_the_type_of_its_values(tmp_path: Path) -> None:

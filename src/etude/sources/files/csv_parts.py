@@ -34,6 +34,7 @@ from etude.sources.quoting import quote_identifier, quote_literal
 
 SAMPLE_CHARS = 1 << 20
 SNIFFED_ROWS = 20_480
+HEAD_ROWS = 1000
 HUGE_FIELD = CHUNK
 COMMENT_LINES = 1000
 SEPARATOR_LINE = re.compile('"?sep=."?')
@@ -79,6 +80,8 @@ CAST_ONLY = {
     "DOUBLE": r"regexp_matches({v}, '^\s*[+-]?0[\dxXbB]|^\s*[+]|_')",
     "BOOLEAN": "NOT regexp_full_match({v}, '(?i)\\s*(true|false|t|f|yes|no|y|n)\\s*')",
 }
+HAS_ZONE = r"NOT (length({v}) = 19 AND {v}[17] = ':') AND regexp_matches({v}, ':.*(Z|[+-]\d\d(:?\d\d)?)\s*$')"
+ZONED = {"TIMESTAMP": "TIMESTAMP WITH TIME ZONE", "TIME": "VARCHAR"}
 STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "BIGNUM": "VARCHAR"}
 
 
@@ -250,6 +253,21 @@ def _find_codes(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...
     return {name for name, is_code in zip(maybe, found) if is_code}
 
 
+def _with_zones(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...]) -> tuple[CsvColumn, ...]:
+    """Return the columns with types that keep the time zone of each value.
+
+    DuckDB chooses a type with a zone only if one of the first rows has a zone, and drops later ones.
+    """
+    timed = [c.name for c in columns if c.name and c.type in ZONED]
+    if not timed:
+        return columns
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    tests = ", ".join(f"bool_or({HAS_ZONE.replace('{v}', quote_identifier(name))})" for name in timed)
+    found = con.execute(f"SELECT {tests} FROM {_read_csv(path, options, texts)}").fetchone()
+    zoned = {name for name, has_zone in zip(timed, found) if has_zone}
+    return tuple(CsvColumn(c.name, ZONED[c.type]) if c.name in zoned else c for c in columns)
+
+
 def _is_year_header(cells: list[str]) -> bool:
     """Return whether a row is a header such as `country,2019,2020`: names, and years in order."""
     years = [int(cell) for cell in cells if re.fullmatch(r"(19|20)\d\d", cell.strip())]
@@ -291,7 +309,7 @@ def _as_is(
     if sniffed is None or not _agree(sniffed, dialect, found):
         return None
     with open_text_file(path, found) as text:
-        head = list(islice((r for r in read_csv_records(text, dialect) if not r.blank), 1000))
+        head = list(islice((r for r in read_csv_records(text, dialect) if not r.blank), HEAD_ROWS))
     if _has_title_row(head, dialect.width) or any(map(_is_rule, head[:RULE_ROWS])):
         return None
     if _has_two_header_rows(head, dialect.width):
@@ -316,6 +334,8 @@ def _as_is(
     if grouped:
         columns = tuple(CsvColumn(c.name, "VARCHAR" if c.name in grouped else c.type) for c in sniffed.columns)
         sniffed = sniffed._replace(columns=columns)
+    if len(head) == HEAD_ROWS:
+        sniffed = sniffed._replace(columns=_with_zones(con, path, options, sniffed.columns))
     write_query_to_parquet(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
     if sniffed.header and _repeats_header(con, head[0].fields, sniffed.columns, staged):
         return None
@@ -680,6 +700,7 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
         columns = (*columns[:-1], part.columns[-1])
         codes = _find_codes(con, part.path, part.options, columns, [])
         columns = tuple(CsvColumn(c.name, "VARCHAR") if c.name in codes else c for c in columns)
+        columns = _with_zones(con, part.path, part.options, columns)
         typed = replace(part, options=part.options + sniffed.formats, columns=columns)
         # Some numbers beyond 64 bits do not fit a decimal either.
         fitting = tuple(CsvColumn(c.name, c.type.replace("DECIMAL(38,0)", "VARCHAR")) for c in columns)
