@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zipfile
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,20 @@ def test_a_workbook_has_sheets_dates_and_money(tmp_path: Path) -> None:
     assert rows(sales) == [(1, date(2024, 1, 2), 5.5), (2, None, 6.0)]
     assert "the currency was left out" in " ".join(sales.report.summary())
     assert rows(notes) == [(1, None), (2, 3)]
+
+
+def test_durations_of_a_workbook_are_hours(tmp_path: Path) -> None:
+    worked = [timedelta(hours=7, minutes=30), timedelta(hours=26, minutes=15), timedelta(0)]
+    cells = [["who", "worked", "late", "mixed"], ["a", worked[0], "n/a", worked[0]], ["b", worked[1], worked[1], "?!"]]
+    (table,) = read(write_workbook(tmp_path / "a.xlsx", {"s": [*cells, ["c", worked[2], worked[0], worked[1]]]}))
+    assert rows(table) == [
+        ("a", 7.5, None, "7:30:00"),
+        ("b", 26.25, 26.25, "?!"),
+        ("c", 0.0, 7.5, "26:15:00"),
+    ]
+    said = " ".join(table.report.summary())
+    assert "Column `worked` is DOUBLE: its durations were read as hours, so 7:30:00 is 7.5." in said
+    assert "so 26:15:00 is 26.25, and 1 value is a null marker ('n/a')" in said
 
 
 def test_a_wrong_ending_does_not_matter(tmp_path: Path) -> None:
