@@ -154,6 +154,28 @@ def test_dots_group_digits_beside_decimal_commas(tmp_path: Path) -> None:
     assert "was read like column `price`" in " ".join(loaded.report.summary())
 
 
+def test_dots_that_may_group_digits_are_told(tmp_path: Path) -> None:
+    def read(content: str, encoding: str = "utf-8", **options: str) -> tuple[list[Any], str]:
+        (tmp_path / "a.csv").write_bytes(content.encode(encoding))
+        loaded = load_one(tmp_path / "a.csv", tuple(options.items()))
+        found = duckdb.sql(f"SELECT v FROM '{loaded.path}' ORDER BY id").fetchall()
+        return [row[0] for row in found], " ".join(loaded.report.summary())
+
+    dotted = "id;v\n1;1.234\n2;2.500\n3;10.750\n"
+    note = "'1.234' may be thousands or decimals; its dots were read as decimal points (the option `decimal`"
+    assert read(dotted)[0] == [1.234, 2.5, 10.75]
+    assert note in read(dotted)[1]
+    assert note in read(dotted + "4;3.000;Zürich\n", "cp1252")[1]
+    assert "(write numbers such as 1234.5 in the file to be sure)" in read(dotted, documents="true")[1]
+    assert read(dotted, decimal=",")[0] == [1234, 2500, 10750]
+    assert read(dotted, decimal=".") == ([1.234, 2.5, 10.75], "")
+    for sure in ("4;3.5\n", "4;0.125\n", "4;1234.125\n"):
+        assert read(dotted + sure)[1] == ""
+    assert read(dotted + "4;1.111\n" * 2_000 + "5;1.5\n")[1] == ""
+    assert read(dotted.replace(";", ","))[1] == ""
+    assert read("id;v;w\n1;1.234;0.5\n2;2.500;7.5\n")[1] == ""
+
+
 def test_options_of_a_source_reach_the_files_and_queries_tell_the_notes_of_their_columns(tmp_path: Path) -> None:
     (tmp_path / "sales.csv").write_text("id,day\n1,03/04/2024\n")
     with App(home=tmp_path / "home", record=False, sources={"us": _spec(tmp_path, dates="mdy")}) as app:

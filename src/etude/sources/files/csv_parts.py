@@ -105,6 +105,8 @@ class CsvPart:
     """Columns from the path, such as `year=2024/`."""
     staged: str
     report: LoadReport
+    dotted: tuple[str, ...] = ()
+    """Columns of numbers whose dots may group digits: each has three digits after it."""
 
     def scan(self, types: dict[str, str]) -> str:
         """Return SQL that reads the file with these types instead of its own."""
@@ -128,16 +130,42 @@ def join_csv_parts(
     """Write the parts as one Parquet file; return the number of rows and the report."""
     report = merge_load_reports([p.report for p in parts])
     joined = Path(parts[0].staged)
-    if len(parts) > 1 or parts[0].constants:
-        types = _common_types(parts)
-        joined = scratch / "joined.parquet"
-        write_query_to_parquet(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
+    types = _common_types(parts) if len(parts) > 1 else {}
+    dotted = _find_ambiguous_dots(parts)
+    said: list[TypeNote] = []
+    if reading.decimal == ",":
+        types |= {name.lower(): "VARCHAR" for name in dotted}
+    elif not reading.decimal:
+        said += [reading.advise(_describe_dots(con, parts, name)) for name in dotted]
+    if types or parts[0].constants:
+        joined = _write_joined(con, parts, types, scratch)
         report = replace(
             report,
             notes=report.notes + describe_differing_parquet_columns([(p.source, csv_part_names(p)) for p in parts]),
         )
     count, notes = refine_column_types(con, joined, target, leave=EXTRA, reading=reading)
-    return count, replace(report, types=report.types + notes)
+    return count, replace(report, types=(*report.types, *said, *notes))
+
+
+def _write_joined(con: Any, parts: list[CsvPart], types: dict[str, str], scratch: Path) -> Path:
+    joined = scratch / "joined.parquet"
+    write_query_to_parquet(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
+    return joined
+
+
+def _find_ambiguous_dots(parts: list[CsvPart]) -> list[str]:
+    """Return columns like `1.234` if no column of the files shows what a dot means."""
+    decimals = [c.name for p in parts for c in p.columns if c.type == "DOUBLE" and c.name not in p.dotted]
+    return [] if decimals else list(dict.fromkeys(name for p in parts for name in p.dotted))
+
+
+def _describe_dots(con: Any, parts: list[CsvPart], column: str) -> TypeNote:
+    part = next(p for p in parts if column in p.dotted)
+    name = quote_identifier(column)
+    texts = _read_csv(part.path, part.options, tuple(CsvColumn(c.name, "VARCHAR") for c in part.columns))
+    (first,) = con.execute(f"SELECT trim({name}) FROM {texts} WHERE contains({name}, '.') LIMIT 1").fetchone()
+    note = f"{first!r} may be thousands or decimals; its dots were read as decimal points "
+    return TypeNote(column, "DOUBLE", f"{note}(the option `decimal` of the source settles it)")
 
 
 def csv_part_names(part: CsvPart) -> list[str]:
@@ -253,6 +281,26 @@ def _find_codes(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...
     return {name for name, is_code in zip(maybe, found) if is_code}
 
 
+def _find_dotted(
+    con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], head: list[CsvRecord]
+) -> tuple[str, ...]:
+    """Return columns of numbers in which each dot is followed by three digits, as dots between thousands are."""
+    maybe = [
+        c.name
+        for at, c in enumerate(columns)
+        if c.type == "DOUBLE" and c.name
+        if all(DOTTED.fullmatch(r.fields[at].strip()) for r in head if at < len(r.fields) and r.fields[at].strip())
+    ]
+    if not maybe:
+        return ()
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    tests = ", ".join(
+        f"bool_and(regexp_full_match(trim({quote_identifier(c)}), {quote_literal(DOTTED.pattern)}))" for c in maybe
+    )
+    found = con.execute(f"SELECT {tests} FROM {_read_csv(path, options, texts)}").fetchone()
+    return tuple(name for name, is_dotted in zip(maybe, found) if is_dotted)
+
+
 def _with_zones(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...]) -> tuple[CsvColumn, ...]:
     """Return the columns with types that keep the time zone of each value.
 
@@ -355,7 +403,10 @@ def _as_is(
         huge_fields=_huge_fields(con, sniffed.columns, staged) if found.longest > HUGE_FIELD else 0,
         notes=notes,
     )
-    return CsvPart(source, path, options, sniffed.columns, _constants(source), str(staged), report)
+    dotted = (
+        _find_dotted(con, path, options, sniffed.columns, head[sniffed.header :]) if report.delimiter == ";" else ()
+    )
+    return CsvPart(source, path, options, sniffed.columns, _constants(source), str(staged), report, dotted)
 
 
 def _repeats_header(con: Any, header: list[str], columns: tuple[CsvColumn, ...], staged: Path) -> bool:
@@ -714,7 +765,10 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
             reraise_duckdb_limit(error)
             failed = error
         else:
-            return candidate
+            if part.report.delimiter != ";":
+                return candidate
+            dotted = _find_dotted(con, candidate.path, candidate.options, candidate.columns, [])
+            return replace(candidate, dotted=dotted)
     raise Invalid(
         f"`{part.source}` cannot be read as a table: {str(failed).splitlines()[0]}",
         hint="Open it in a text editor and check that it is a text file.",
