@@ -176,6 +176,28 @@ def test_dots_that_may_group_digits_are_told(tmp_path: Path) -> None:
     assert read("id;v;w\n1;1.234;0.5\n2;2.500;7.5\n")[1] == ""
 
 
+@pytest.mark.parametrize("words", [("NO", "NO"), ("no", "NO", ""), ("yes", "YES"), ("F",), ("t", "T")])
+def test_a_word_without_its_opposite_is_text(tmp_path: Path, words: tuple[str, ...]) -> None:
+    values, said = column(tmp_path, *words)
+    assert values == [word or None for word in words]
+    assert "without its opposite may be a word or a code, kept as text" in said
+    assert "true or false" not in said
+
+
+@pytest.mark.parametrize("words", [("yes", "no"), ("F", "T"), ("true", "true"), ("False",), ("TRUE", "yes")])
+def test_words_that_are_true_or_false_are_typed(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert all(isinstance(value, bool) for value in column(tmp_path, *words)[0])
+
+
+def test_files_of_one_table_tell_together_whether_words_are_true_or_false(tmp_path: Path) -> None:
+    (tmp_path / "sales").mkdir()
+    for month, word in (("jan", "no"), ("feb", "yes")):
+        (tmp_path / "sales" / f"{month}.csv").write_text(f"id,paid\n1,{word}\n2,{word}\n")
+    (found,) = discover(str(tmp_path))
+    (loaded,) = load(found, tmp_path / "out")
+    assert duckdb.sql(f"SELECT DISTINCT typeof(paid) FROM '{loaded.path}'").fetchall() == [("BOOLEAN",)]
+
+
 def test_options_of_a_source_reach_the_files_and_queries_tell_the_notes_of_their_columns(tmp_path: Path) -> None:
     (tmp_path / "sales.csv").write_text("id,day\n1,03/04/2024\n")
     with App(home=tmp_path / "home", record=False, sources={"us": _spec(tmp_path, dates="mdy")}) as app:

@@ -143,11 +143,44 @@ def join_csv_parts(
             report,
             notes=report.notes + describe_differing_parquet_columns([(p.source, csv_part_names(p)) for p in parts]),
         )
+    if words := _find_lone_words(con, parts, joined):
+        joined = _write_joined(con, parts, types | {name.lower(): "VARCHAR" for name in words}, scratch)
+        report = replace(report, types=tuple(note for note in report.types if note.column not in words))
+        said += [
+            TypeNote(name, "text", f"{shown} without its opposite may be a word or a code, kept as text")
+            for name, shown in words.items()
+        ]
     count, notes = refine_column_types(con, joined, target, leave=EXTRA, reading=reading)
     return count, replace(report, types=(*report.types, *said, *notes))
 
 
+def _find_lone_words(con: Any, parts: list[CsvPart], joined: Path) -> dict[str, str]:
+    """Return columns that DuckDB reads as true or false although they hold `no` alone, or another such word.
+
+    `NO` is also Norway, and `F` a grade. The words `true` and `false` have one meaning.
+    """
+    columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(joined))}").fetchall()
+    flags = [c[0] for c in columns if c[1] == "BOOLEAN"]
+    if not flags:
+        return {}
+    equal = ", ".join(f"bool_and({name}) = bool_or({name})" for name in map(quote_identifier, flags))
+    found = con.execute(f"SELECT {equal} FROM {read_parquet(str(joined))}").fetchone()
+    words: dict[str, str] = {}
+    for flag in (name for name, is_one in zip(flags, found) if is_one):
+        seen: dict[str, None] = {}
+        for part in parts:
+            name = next((quote_identifier(c.name) for c in part.columns if c.name.lower() == flag.lower()), "")
+            if name:
+                texts = _read_csv(part.path, part.options, tuple(CsvColumn(c.name, "VARCHAR") for c in part.columns))
+                values = con.execute(f"SELECT DISTINCT trim({name}) AS v FROM {texts} WHERE v <> '' ORDER BY v")
+                seen |= {value: None for (value,) in values.fetchall()}
+        if not {value.lower() for value in seen} & {"true", "false"}:
+            words[flag] = ", ".join(map(repr, list(seen)[:3]))
+    return words
+
+
 def _write_joined(con: Any, parts: list[CsvPart], types: dict[str, str], scratch: Path) -> Path:
+    """Write the rows of all parts with these types instead of their own; return the file."""
     joined = scratch / "joined.parquet"
     write_query_to_parquet(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
     return joined
