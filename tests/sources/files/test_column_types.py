@@ -198,6 +198,28 @@ def test_files_of_one_table_tell_together_whether_words_are_true_or_false(tmp_pa
     assert duckdb.sql(f"SELECT DISTINCT typeof(paid) FROM '{loaded.path}'").fetchall() == [("BOOLEAN",)]
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["\u22125", "3", "\u20133"], [-5, 3, -3]),
+        (["\u22125.25", "3", "n/a", "\u2013"], [-5.25, 3.0, None, None]),
+        (["\u22121.234,50", "3,5", "\u2212\u20ac 5,00"], [-1234.5, 3.5, -5.0]),
+        (["$\u22123.25", "\u2013$1,000.50", "$7.10"], [-3.25, -1000.5, 7.1]),
+        (["7"] * 25_000 + ["\u22127"], [7] * 25_000 + [-7]),
+    ],
+)
+def test_a_minus_as_typesetters_write_it_is_a_minus(tmp_path: Path, values: list[str], expected: list[Any]) -> None:
+    found, said = column(tmp_path, *values)
+    assert found == expected
+    minus = next(value for value in values if value[0] in "\u2212\u2013$" and len(value) > 1)
+    assert f"numbers such as {minus!r} were read as negative" in said
+
+
+@pytest.mark.parametrize("values", [["\u22120123", "\u201305"], ["2020\u20132021", "2021\u20132022"]])
+def test_other_dashes_stay(tmp_path: Path, values: list[str]) -> None:
+    assert column(tmp_path, *values)[0] == values
+
+
 def test_options_of_a_source_reach_the_files_and_queries_tell_the_notes_of_their_columns(tmp_path: Path) -> None:
     (tmp_path / "sales.csv").write_text("id,day\n1,03/04/2024\n")
     with App(home=tmp_path / "home", record=False, sources={"us": _spec(tmp_path, dates="mdy")}) as app:
