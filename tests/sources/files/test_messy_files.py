@@ -228,7 +228,11 @@ def test_a_workbook_has_sheets_dates_and_money(tmp_path: Path) -> None:
 
 def test_durations_of_a_workbook_are_hours(tmp_path: Path) -> None:
     worked = [timedelta(hours=7, minutes=30), timedelta(hours=26, minutes=15), timedelta(0)]
-    cells = [["who", "worked", "late", "mixed"], ["a", worked[0], "n/a", worked[0]], ["b", worked[1], worked[1], "?!"]]
+    cells: list[list[Any]] = [
+        ["who", "worked", "late", "mixed"],
+        ["a", worked[0], "n/a", worked[0]],
+        ["b", worked[1], worked[1], "?!"],
+    ]
     (table,) = read(write_workbook(tmp_path / "a.xlsx", {"s": [*cells, ["c", worked[2], worked[0], worked[1]]]}))
     assert rows(table) == [
         ("a", 7.5, None, "7:30:00"),
