@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ Sheet = list[list[Any]]
 
 def write_workbook(path: Path, sheets: dict[str, Sheet]) -> Path:
     """Write a workbook as small as the format allows; dates are numbers with style 1, moments with style 2.
+    Durations have style 3, `[h]:mm:ss`.
 
     A text such as #DIV/0! is an error.
     """
@@ -47,9 +48,9 @@ def write_workbook(path: Path, sheets: dict[str, Sheet]) -> Path:
             f'<Relationships xmlns="{pack}/relationships">{links}<Relationship Id="st" Type="{rel}/styles" '
             'Target="styles.xml"/></Relationships>',
         )
-        formats = "".join(f'<xf numFmtId="{n}" applyNumberFormat="1"/>' for n in (0, 14, 22))
+        formats = "".join(f'<xf numFmtId="{n}" applyNumberFormat="1"/>' for n in (0, 14, 22, 46))
         book.writestr(
-            "xl/styles.xml", f'<styleSheet xmlns="{main}"><cellXfs count="3">{formats}</cellXfs></styleSheet>'
+            "xl/styles.xml", f'<styleSheet xmlns="{main}"><cellXfs count="4">{formats}</cellXfs></styleSheet>'
         )
         for i, sheet in enumerate(sheets.values()):
             data = "".join(f'<row r="{r + 1}">{_cells(row, r + 1)}</row>' for r, row in enumerate(sheet))
@@ -72,6 +73,8 @@ def _cell(value: Any, place: str) -> str:
         return f'<c r="{place}" t="inlineStr"><is><t>{value}</t></is></c>'
     if isinstance(value, datetime):
         return f'<c r="{place}" s="2"><v>{(value - datetime(1899, 12, 30)).total_seconds() / 86400}</v></c>'
+    if isinstance(value, timedelta):
+        return f'<c r="{place}" s="3"><v>{value.total_seconds() / 86400}</v></c>'
     if isinstance(value, date):
         return f'<c r="{place}" s="1"><v>{(value - date(1899, 12, 30)).days}</v></c>'
     return f'<c r="{place}"><v>{value}</v></c>'

@@ -154,6 +154,72 @@ def test_dots_group_digits_beside_decimal_commas(tmp_path: Path) -> None:
     assert "was read like column `price`" in " ".join(loaded.report.summary())
 
 
+def test_dots_that_may_group_digits_are_told(tmp_path: Path) -> None:
+    def read(content: str, encoding: str = "utf-8", **options: str) -> tuple[list[Any], str]:
+        (tmp_path / "a.csv").write_bytes(content.encode(encoding))
+        loaded = load_one(tmp_path / "a.csv", tuple(options.items()))
+        found = duckdb.sql(f"SELECT v FROM '{loaded.path}' ORDER BY id").fetchall()
+        return [row[0] for row in found], " ".join(loaded.report.summary())
+
+    dotted = "id;v\n1;1.234\n2;2.500\n3;10.750\n"
+    note = "'1.234' may be thousands or decimals; its dots were read as decimal points (the option `decimal`"
+    assert read(dotted)[0] == [1.234, 2.5, 10.75]
+    assert note in read(dotted)[1]
+    assert note in read(dotted + "4;3.000;Zürich\n", "cp1252")[1]
+    assert "(write numbers such as 1234.5 in the file to be sure)" in read(dotted, documents="true")[1]
+    assert read(dotted, decimal=",")[0] == [1234, 2500, 10750]
+    assert read(dotted, decimal=".") == ([1.234, 2.5, 10.75], "")
+    for sure in ("4;3.5\n", "4;0.125\n", "4;1234.125\n"):
+        assert read(dotted + sure)[1] == ""
+    assert read(dotted + "4;1.111\n" * 2_000 + "5;1.5\n")[1] == ""
+    assert read(dotted.replace(";", ","))[1] == ""
+    assert read("id;v;w\n1;1.234;0.5\n2;2.500;7.5\n")[1] == ""
+
+
+@pytest.mark.parametrize("words", [("NO", "NO"), ("no", "NO", ""), ("yes", "YES"), ("F",), ("t", "T")])
+def test_a_word_without_its_opposite_is_text(tmp_path: Path, words: tuple[str, ...]) -> None:
+    values, said = column(tmp_path, *words)
+    assert values == [word or None for word in words]
+    assert "without its opposite may be a word or a code, kept as text" in said
+    assert "true or false" not in said
+
+
+@pytest.mark.parametrize("words", [("yes", "no"), ("F", "T"), ("true", "true"), ("False",), ("TRUE", "yes")])
+def test_words_that_are_true_or_false_are_typed(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert all(isinstance(value, bool) for value in column(tmp_path, *words)[0])
+
+
+def test_files_of_one_table_tell_together_whether_words_are_true_or_false(tmp_path: Path) -> None:
+    (tmp_path / "sales").mkdir()
+    for month, word in (("jan", "no"), ("feb", "yes")):
+        (tmp_path / "sales" / f"{month}.csv").write_text(f"id,paid\n1,{word}\n2,{word}\n")
+    (found,) = discover(str(tmp_path))
+    (loaded,) = load(found, tmp_path / "out")
+    assert duckdb.sql(f"SELECT DISTINCT typeof(paid) FROM '{loaded.path}'").fetchall() == [("BOOLEAN",)]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["\u22125", "3", "\u20133"], [-5, 3, -3]),
+        (["\u22125.25", "3", "n/a", "\u2013"], [-5.25, 3.0, None, None]),
+        (["\u22121.234,50", "3,5", "\u2212\u20ac 5,00"], [-1234.5, 3.5, -5.0]),
+        (["$\u22123.25", "\u2013$1,000.50", "$7.10"], [-3.25, -1000.5, 7.1]),
+        (["7"] * 25_000 + ["\u22127"], [7] * 25_000 + [-7]),
+    ],
+)
+def test_a_minus_as_typesetters_write_it_is_a_minus(tmp_path: Path, values: list[str], expected: list[Any]) -> None:
+    found, said = column(tmp_path, *values)
+    assert found == expected
+    minus = next(value for value in values if value[0] in "\u2212\u2013$" and len(value) > 1)
+    assert f"numbers such as {minus!r} were read as negative" in said
+
+
+@pytest.mark.parametrize("values", [["\u22120123", "\u201305"], ["2020\u20132021", "2021\u20132022"]])
+def test_other_dashes_stay(tmp_path: Path, values: list[str]) -> None:
+    assert column(tmp_path, *values)[0] == values
+
+
 def test_options_of_a_source_reach_the_files_and_queries_tell_the_notes_of_their_columns(tmp_path: Path) -> None:
     (tmp_path / "sales.csv").write_text("id,day\n1,03/04/2024\n")
     with App(home=tmp_path / "home", record=False, sources={"us": _spec(tmp_path, dates="mdy")}) as app:

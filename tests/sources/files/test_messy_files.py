@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zipfile
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,48 @@ def test_text_at_the_end_of_a_million_numbers_is_noted(tmp_path: Path) -> None:
     assert "1 of 1,000,001 values is not a number ('oops')" in " ".join(loaded.report.summary())
 
 
+@pytest.mark.parametrize(
+    ("usual", "late"),
+    [("123", "00123"), ("123", '"00123"'), ("123", "+4912345678"), ("123", "1_000"), ("1.5", "007.5"), ("true", "1")],
+)
+def test_a_code_below_the_sample_makes_the_column_text(tmp_path: Path, usual: str, late: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,v\n" + f"1,{usual}\n" * 25_000 + f"2,{late}\n" + f"1,{usual}\n" * 25_000)
+    (table,) = read(path)
+    found = rows(table)
+    assert {row for row in found if row[0] == 1} == {(1, usual)}
+    assert found[25_000] == (2, late.strip('"'))
+    assert len(found) == 50_001
+
+
+@pytest.mark.parametrize("late", ["2024-01-05 10:00:00+02:00", "2024-01-05T10:00:00+02", "2024-01-05T08:00:00Z"])
+@pytest.mark.parametrize("early", [3_000, 25_000])
+def test_a_late_time_zone_is_applied_and_told(tmp_path: Path, late: str, early: int) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,seen\n" + "1,2024-01-05 10:00:00\n" * early + f"2,{late}\n")
+    (table,) = read(path)
+    found = duckdb.sql(f"SELECT DISTINCT id, epoch(seen), typeof(seen) FROM '{table.path}' ORDER BY id").fetchall()
+    morning, zoned = datetime(2024, 1, 5, tzinfo=UTC).timestamp(), "TIMESTAMP WITH TIME ZONE"
+    assert found == [(1, morning + 10 * 3600, zoned), (2, morning + 8 * 3600, zoned)]
+    assert "its values without a zone were read as UTC" in " ".join(table.report.summary())
+
+
+def test_a_late_time_zone_in_a_file_with_faults_is_applied(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    early = "Zürich,2024-01-05 10:00:00\n" * 25_000
+    path.write_bytes(f"name,seen\n{early}Bern,2024-01-05 10:00:00+02:00\n".encode("cp1252"))
+    (table,) = read(path)
+    assert duckdb.sql(f"SELECT date_diff('hour', min(seen), max(seen)) FROM '{table.path}'").fetchall() == [(2,)]
+
+
+def test_a_late_zone_of_a_time_of_day_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,at\n" + "1,10:00:00\n" * 25_000 + "2,10:00:00+02:00\n")
+    (table,) = read(path)
+    assert rows(table)[-1] == (2, "10:00:00+02:00")
+    assert "not a time" in " ".join(table.report.summary())
+
+
 def test_a_column_that_is_empty_at_first_has_the_type_of_its_values(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,v\n" + "".join(f"{i},\n" for i in range(30_000)) + "30000,7\n")
     (loaded,) = read(tmp_path / "a.csv")
@@ -182,6 +224,24 @@ def test_a_workbook_has_sheets_dates_and_money(tmp_path: Path) -> None:
     assert rows(sales) == [(1, date(2024, 1, 2), 5.5), (2, None, 6.0)]
     assert "the currency was left out" in " ".join(sales.report.summary())
     assert rows(notes) == [(1, None), (2, 3)]
+
+
+def test_durations_of_a_workbook_are_hours(tmp_path: Path) -> None:
+    worked = [timedelta(hours=7, minutes=30), timedelta(hours=26, minutes=15), timedelta(0)]
+    cells: list[list[Any]] = [
+        ["who", "worked", "late", "mixed"],
+        ["a", worked[0], "n/a", worked[0]],
+        ["b", worked[1], worked[1], "?!"],
+    ]
+    (table,) = read(write_workbook(tmp_path / "a.xlsx", {"s": [*cells, ["c", worked[2], worked[0], worked[1]]]}))
+    assert rows(table) == [
+        ("a", 7.5, None, "7:30:00"),
+        ("b", 26.25, 26.25, "?!"),
+        ("c", 0.0, 7.5, "26:15:00"),
+    ]
+    said = " ".join(table.report.summary())
+    assert "Column `worked` is DOUBLE: its durations were read as hours, so 7:30:00 is 7.5." in said
+    assert "so 26:15:00 is 26.25, and 1 value is a null marker ('n/a')" in said
 
 
 def test_a_wrong_ending_does_not_matter(tmp_path: Path) -> None:

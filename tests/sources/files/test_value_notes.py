@@ -30,6 +30,12 @@ TOTALS = {
     "a label": ("item,n\ntea,1\nmilk,2\nGrand Total:,9\n", "`item` is 'Grand Total:'"),
     "another language": ("ware,n\ntee,1\nmilch,2\nSumme,3\n", "`ware` is 'Summe'"),
     "no label": ("day,item,n\n2024-01-01,tea,1\n2024-01-02,milk,2\n2024-01-03,tea,2\n,,5\n", "`n` is the sum"),
+    "an empty number": (
+        "id,amount\n1,10\n2,20\n,30\n",
+        "(only there `id` is empty, and `amount` is the sum of the rows above); it is a row of the table, so sums and "
+        "counts include it. Leave it out with `WHERE id IS NOT NULL`.",
+    ),
+    "an empty name": ("item,n\ntea,1\nmilk,2\n,3\n", "only there `item` is empty, and `n` is the sum"),
     "two sums": ("item,n,x\ntea,1,10\nmilk,2,20\nrice,4,40\nall of it,7,70\n", "`n`, `x` are the sums"),
     "currencies": ('item,n\ntea,"$1,000.50"\nmilk,$200\nTotal,"$1,200.50"\n', "`n` is the sum"),
     "subtotals": (
@@ -61,6 +67,9 @@ def test_the_note_says_how_to_leave_the_total_out(tmp_path: Path) -> None:
         "item,n\ntea,1\nmilk,2\nrice,3\n",
         "company,n\nShell,1\nTotal Energies,2\nTotal Protein,9\nBP,2\n",
         "id,n\n1,1\n2,2\n3,3\n",
+        "id,n\n1,10\n,10\n",
+        "id,n\n1,10\n2,20\n,31\n",
+        "id,n\n1,10\n,20\n3,5\n,35\n",
         "item,n\ntea,0\nmilk,0\nrice,0\n",
         "file_row_number,n\na,1\nTotal,1\n",
     ],

@@ -67,6 +67,9 @@ DECORATED = (
     rf"\(?[+-]?(?:{CURRENCY})? ?[+-]?((?:\d|[.,]\d)[\d.,{SPACES.replace(chr(39), chr(39) * 2)}]*?)"
     rf"[ \x{{a0}}\x{{202f}}]?(?:{CURRENCY}|%)?-?\)?"
 )
+# A minus as typesetters write it, in front of a number; elsewhere these signs are dashes.
+TYPESET_MINUS = "(contains({v}, '\u2212') OR contains({v}, '\u2013'))"
+LEADING_MINUS = rf"^(\(?(?:{CURRENCY})? ?)[\x{{2212}}\x{{2013}}]( ?(?:{CURRENCY})? ?[.,]?\d)"
 BODY = f"regexp_extract({{t}}, '^{DECORATED}$', 1)"
 GROUPED = SPACES.replace("'", "''")
 ENGLISH = rf"regexp_full_match({BODY}, '(\d{{1,3}}(,\d{{3}})+|\d+)(\.\d+)?|\.\d+')"
@@ -297,7 +300,7 @@ def _measure_columns(
     con: Any, source: str, columns: list[str], measures: Callable[[str, str], list[str]]
 ) -> dict[str, tuple[int, ...]]:
     """Return the measures of each column, from one scan with expressions for each column."""
-    trimmed = ", ".join(f"trim({quote_identifier(c)}) AS t{i}" for i, c in enumerate(columns))
+    trimmed = ", ".join(f"{_trimmed(c)} AS t{i}" for i, c in enumerate(columns))
     bodies = ", ".join(f"t{i}, {_on(BODY, f't{i}')} AS b{i}" for i in range(len(columns)))
     measured = [measures(f"t{i}", f"b{i}") for i in range(len(columns))]
     values = f"SELECT {bodies} FROM (SELECT {trimmed} FROM {source})"
@@ -310,7 +313,7 @@ def _measure_stacked(
     con: Any, source: str, columns: list[str], measures: Callable[[str, str], list[str]]
 ) -> dict[str, tuple[int, ...]]:
     """Return the measures of each column, with one set of expressions for the values of all."""
-    trimmed = ", ".join(f"trim({quote_identifier(c)})" for c in columns)
+    trimmed = ", ".join(map(_trimmed, columns))
     values = f"SELECT unnest(range({len(columns)})) AS place, unnest([{trimmed}]) AS t FROM {source}"
     values = f"SELECT place, t, {_on(BODY, 't')} AS b FROM ({values})"
     measured = measures("t", "b")
@@ -360,10 +363,10 @@ def _decide(
     if not n.rest:
         return "", None
     decision: _Decision | str = ""
-    # Without null markers, DuckDB has read the column as text for another reason.
+    # Without null markers or such a minus, DuckDB has read the column as text for another reason.
     if n.power and n.power + n.whole == n.rest:
         decision = f"{_examples(con, staged, column, TESTS['power'])} may be codes or powers of ten, kept as text"
-    elif n.code == 0 and n.number == n.rest and n.marker and not n.long:
+    elif n.code == 0 and n.number == n.rest and not n.long and (n.marker or _find_minus(con, staged, column)):
         decision = _Decision("BIGINT" if n.whole == n.rest else "DOUBLE", "{t}")
     elif n.iso == n.rest:
         decision = _Decision("DATE", ISO_VALUE)
@@ -393,10 +396,12 @@ def _decide(
     if isinstance(decision, str):
         return "", TypeNote(column, "text", decision) if decision else _mixed(con, staged, column, n)
     said = [decision.said] if decision.said else []
+    if decision.type in ("BIGINT", "DOUBLE") and (minus := _find_minus(con, staged, column)):
+        said.append(f"numbers such as {minus} were read as negative")
     if n.marker:
         verb = "was a null marker" if n.marker == 1 else "were null markers"
         said.append(f"{n.marker:,} of {n.values:,} values {verb} ({_examples(con, staged, column, MARKER)})")
-    text = f"trim({quote_identifier(column)})"
+    text = _trimmed(column)
     value = f"CASE WHEN {_on(MARKER, text)} THEN NULL ELSE {_on(decision.sql, text)} END"
     note = TypeNote(column, decision.type, ", and ".join(said)) if said else None
     return f"CAST({value} AS {decision.type})", note
@@ -556,7 +561,19 @@ def _values(staged: Path, column: str) -> str:
     """Return SQL for the values of a column that are not null: `t` trimmed, `v` as written, cut to 40 characters."""
     name = quote_identifier(column)
     source = f"{read_parquet(str(staged))} WHERE {name} IS NOT NULL"
-    return f"(SELECT trim({name}) AS t, left({name}, 40) AS v FROM {source})"
+    return f"(SELECT {_trimmed(column)} AS t, left({name}, 40) AS v FROM {source})"
+
+
+def _trimmed(column: str) -> str:
+    """Return SQL for the text without spaces around, and with a plain minus in front of a number."""
+    name = quote_identifier(column)
+    plain = f"regexp_replace(trim({name}), '{LEADING_MINUS}', '\\1-\\2')"
+    return f"(CASE WHEN {TYPESET_MINUS.replace('{v}', name)} THEN {plain} ELSE trim({name}) END)"
+
+
+def _find_minus(con: Any, staged: Path, column: str) -> str:
+    """Return the first number with a minus as typesetters write it; empty if there is none."""
+    return _examples(con, staged, column, f"{TYPESET_MINUS.replace('{v}', 'v')} AND {_VALUE}", 1)
 
 
 def _examples(con: Any, staged: Path, column: str, test: str, most: int = 3) -> str:

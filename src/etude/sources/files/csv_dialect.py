@@ -15,7 +15,8 @@ RARE_DELIMITERS = ("~", "^", "\xa6", "\xa7", "\x1f", "\x01")
 TITLE_ROWS = 20
 MOST_REGULAR = 0.8
 """Below a header that does not come first, this share of the rows must have its number of fields."""
-NUMBER = re.compile(r"\(?[+-]?\s?[$€£¥₹]?\s?[+-]?[.,]?\d[\d.,'\u2019 \xa0\u202f]*([eE][+-]?\d+)?\s?[$€£¥₹%]?-?\)?")
+SIGN = r"[+\u2212\u2013-]?"
+NUMBER = re.compile(rf"\(?{SIGN}\s?[$€£¥₹]?\s?{SIGN}[.,]?\d[\d.,'\u2019 \xa0\u202f]*([eE][+-]?\d+)?\s?[$€£¥₹%]?-?\)?")
 DATE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
 SAMPLE_RECORDS = 2_000
 # A quote that does not close within this many characters is a character of the text, not the start of a field.

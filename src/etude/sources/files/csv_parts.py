@@ -34,6 +34,7 @@ from etude.sources.quoting import quote_identifier, quote_literal
 
 SAMPLE_CHARS = 1 << 20
 SNIFFED_ROWS = 20_480
+HEAD_ROWS = 1000
 HUGE_FIELD = CHUNK
 COMMENT_LINES = 1000
 SEPARATOR_LINE = re.compile('"?sep=."?')
@@ -73,6 +74,14 @@ READ_AS = (
 DOTTED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})*")
 DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),(\d{1,2}|\d{4,})")
 CODE_OR_WHOLE = re.compile(r"\d+([eE]\d+)?")
+# Values that DuckDB casts to a type although it would not choose that type for them.
+CAST_ONLY = {
+    "BIGINT": r"NOT regexp_full_match({v}, '\s*-?(0|[1-9]\d*)\s*')",
+    "DOUBLE": r"regexp_matches({v}, '^\s*[+-]?0[\dxXbB]|^\s*[+]|_')",
+    "BOOLEAN": "NOT regexp_full_match({v}, '(?i)\\s*(true|false|t|f|yes|no|y|n)\\s*')",
+}
+HAS_ZONE = r"NOT (length({v}) = 19 AND {v}[17] = ':') AND regexp_matches({v}, ':.*(Z|[+-]\d\d(:?\d\d)?)\s*$')"
+ZONED = {"TIMESTAMP": "TIMESTAMP WITH TIME ZONE", "TIME": "VARCHAR"}
 STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "BIGNUM": "VARCHAR"}
 
 
@@ -96,6 +105,8 @@ class CsvPart:
     """Columns from the path, such as `year=2024/`."""
     staged: str
     report: LoadReport
+    dotted: tuple[str, ...] = ()
+    """Columns of numbers whose dots may group digits: each has three digits after it."""
 
     def scan(self, types: dict[str, str]) -> str:
         """Return SQL that reads the file with these types instead of its own."""
@@ -119,16 +130,75 @@ def join_csv_parts(
     """Write the parts as one Parquet file; return the number of rows and the report."""
     report = merge_load_reports([p.report for p in parts])
     joined = Path(parts[0].staged)
-    if len(parts) > 1 or parts[0].constants:
-        types = _common_types(parts)
-        joined = scratch / "joined.parquet"
-        write_query_to_parquet(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
+    types = _common_types(parts) if len(parts) > 1 else {}
+    dotted = _find_ambiguous_dots(parts)
+    said: list[TypeNote] = []
+    if reading.decimal == ",":
+        types |= {name.lower(): "VARCHAR" for name in dotted}
+    elif not reading.decimal:
+        said += [reading.advise(_describe_dots(con, parts, name)) for name in dotted]
+    if types or parts[0].constants:
+        joined = _write_joined(con, parts, types, scratch)
         report = replace(
             report,
             notes=report.notes + describe_differing_parquet_columns([(p.source, csv_part_names(p)) for p in parts]),
         )
+    if words := _find_lone_words(con, parts, joined):
+        joined = _write_joined(con, parts, types | {name.lower(): "VARCHAR" for name in words}, scratch)
+        report = replace(report, types=tuple(note for note in report.types if note.column not in words))
+        said += [
+            TypeNote(name, "text", f"{shown} without its opposite may be a word or a code, kept as text")
+            for name, shown in words.items()
+        ]
     count, notes = refine_column_types(con, joined, target, leave=EXTRA, reading=reading)
-    return count, replace(report, types=report.types + notes)
+    return count, replace(report, types=(*report.types, *said, *notes))
+
+
+def _find_lone_words(con: Any, parts: list[CsvPart], joined: Path) -> dict[str, str]:
+    """Return columns that DuckDB reads as true or false although they hold `no` alone, or another such word.
+
+    `NO` is also Norway, and `F` a grade. The words `true` and `false` have one meaning.
+    """
+    columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(joined))}").fetchall()
+    flags = [c[0] for c in columns if c[1] == "BOOLEAN"]
+    if not flags:
+        return {}
+    equal = ", ".join(f"bool_and({name}) = bool_or({name})" for name in map(quote_identifier, flags))
+    found = con.execute(f"SELECT {equal} FROM {read_parquet(str(joined))}").fetchone()
+    words: dict[str, str] = {}
+    for flag in (name for name, is_one in zip(flags, found) if is_one):
+        seen: dict[str, None] = {}
+        for part in parts:
+            name = next((quote_identifier(c.name) for c in part.columns if c.name.lower() == flag.lower()), "")
+            if name:
+                texts = _read_csv(part.path, part.options, tuple(CsvColumn(c.name, "VARCHAR") for c in part.columns))
+                values = con.execute(f"SELECT DISTINCT trim({name}) AS v FROM {texts} WHERE v <> '' ORDER BY v")
+                seen |= {value: None for (value,) in values.fetchall()}
+        if not {value.lower() for value in seen} & {"true", "false"}:
+            words[flag] = ", ".join(map(repr, list(seen)[:3]))
+    return words
+
+
+def _write_joined(con: Any, parts: list[CsvPart], types: dict[str, str], scratch: Path) -> Path:
+    """Write the rows of all parts with these types instead of their own; return the file."""
+    joined = scratch / "joined.parquet"
+    write_query_to_parquet(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
+    return joined
+
+
+def _find_ambiguous_dots(parts: list[CsvPart]) -> list[str]:
+    """Return columns like `1.234` if no column of the files shows what a dot means."""
+    decimals = [c.name for p in parts for c in p.columns if c.type == "DOUBLE" and c.name not in p.dotted]
+    return [] if decimals else list(dict.fromkeys(name for p in parts for name in p.dotted))
+
+
+def _describe_dots(con: Any, parts: list[CsvPart], column: str) -> TypeNote:
+    part = next(p for p in parts if column in p.dotted)
+    name = quote_identifier(column)
+    texts = _read_csv(part.path, part.options, tuple(CsvColumn(c.name, "VARCHAR") for c in part.columns))
+    (first,) = con.execute(f"SELECT trim({name}) FROM {texts} WHERE contains({name}, '.') LIMIT 1").fetchone()
+    note = f"{first!r} may be thousands or decimals; its dots were read as decimal points "
+    return TypeNote(column, "DOUBLE", f"{note}(the option `decimal` of the source settles it)")
 
 
 def csv_part_names(part: CsvPart) -> list[str]:
@@ -244,6 +314,41 @@ def _find_codes(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...
     return {name for name, is_code in zip(maybe, found) if is_code}
 
 
+def _find_dotted(
+    con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], head: list[CsvRecord]
+) -> tuple[str, ...]:
+    """Return columns of numbers in which each dot is followed by three digits, as dots between thousands are."""
+    maybe = [
+        c.name
+        for at, c in enumerate(columns)
+        if c.type == "DOUBLE" and c.name
+        if all(DOTTED.fullmatch(r.fields[at].strip()) for r in head if at < len(r.fields) and r.fields[at].strip())
+    ]
+    if not maybe:
+        return ()
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    tests = ", ".join(
+        f"bool_and(regexp_full_match(trim({quote_identifier(c)}), {quote_literal(DOTTED.pattern)}))" for c in maybe
+    )
+    found = con.execute(f"SELECT {tests} FROM {_read_csv(path, options, texts)}").fetchone()
+    return tuple(name for name, is_dotted in zip(maybe, found) if is_dotted)
+
+
+def _with_zones(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...]) -> tuple[CsvColumn, ...]:
+    """Return the columns with types that keep the time zone of each value.
+
+    DuckDB chooses a type with a zone only if one of the first rows has a zone, and drops later ones.
+    """
+    timed = [c.name for c in columns if c.name and c.type in ZONED]
+    if not timed:
+        return columns
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    tests = ", ".join(f"bool_or({HAS_ZONE.replace('{v}', quote_identifier(name))})" for name in timed)
+    found = con.execute(f"SELECT {tests} FROM {_read_csv(path, options, texts)}").fetchone()
+    zoned = {name for name, has_zone in zip(timed, found) if has_zone}
+    return tuple(CsvColumn(c.name, ZONED[c.type]) if c.name in zoned else c for c in columns)
+
+
 def _is_year_header(cells: list[str]) -> bool:
     """Return whether a row is a header such as `country,2019,2020`: names, and years in order."""
     years = [int(cell) for cell in cells if re.fullmatch(r"(19|20)\d\d", cell.strip())]
@@ -285,7 +390,7 @@ def _as_is(
     if sniffed is None or not _agree(sniffed, dialect, found):
         return None
     with open_text_file(path, found) as text:
-        head = list(islice((r for r in read_csv_records(text, dialect) if not r.blank), 1000))
+        head = list(islice((r for r in read_csv_records(text, dialect) if not r.blank), HEAD_ROWS))
     if _has_title_row(head, dialect.width) or any(map(_is_rule, head[:RULE_ROWS])):
         return None
     if _has_two_header_rows(head, dialect.width):
@@ -310,10 +415,14 @@ def _as_is(
     if grouped:
         columns = tuple(CsvColumn(c.name, "VARCHAR" if c.name in grouped else c.type) for c in sniffed.columns)
         sniffed = sniffed._replace(columns=columns)
+    if len(head) == HEAD_ROWS:
+        sniffed = sniffed._replace(columns=_with_zones(con, path, options, sniffed.columns))
     write_query_to_parquet(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
     if sniffed.header and _repeats_header(con, head[0].fields, sniffed.columns, staged):
         return None
     if sample_rows > 0 and _has_late_values(con, sniffed.columns, staged, sample_rows):
+        return None
+    if sample_rows > 0 and _has_late_codes(con, path, options, sniffed.columns, staged, sample_rows):
         return None
     report = LoadReport(
         encoding="utf-8",
@@ -327,7 +436,10 @@ def _as_is(
         huge_fields=_huge_fields(con, sniffed.columns, staged) if found.longest > HUGE_FIELD else 0,
         notes=notes,
     )
-    return CsvPart(source, path, options, sniffed.columns, _constants(source), str(staged), report)
+    dotted = (
+        _find_dotted(con, path, options, sniffed.columns, head[sniffed.header :]) if report.delimiter == ";" else ()
+    )
+    return CsvPart(source, path, options, sniffed.columns, _constants(source), str(staged), report, dotted)
 
 
 def _repeats_header(con: Any, header: list[str], columns: tuple[CsvColumn, ...], staged: Path) -> bool:
@@ -366,6 +478,24 @@ def _has_late_values(con: Any, columns: tuple[CsvColumn, ...], staged: Path, sam
     if not empty:
         return False
     return any(con.execute(f"SELECT {', '.join(empty)} FROM {read_parquet(str(staged))}").fetchone())
+
+
+def _has_late_codes(
+    con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], staged: Path, sample_rows: int
+) -> bool:
+    """Return whether a value below the sample was cast to a type that DuckDB would not have chosen for it.
+
+    `00123` is cast to the number 123, and makes the column text if it is in the sample.
+    """
+    (rows,) = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()
+    tests = [
+        CAST_ONLY[c.type].replace("{v}", quote_identifier(c.name)) for c in columns if c.name and c.type in CAST_ONLY
+    ]
+    if rows < sample_rows - 1000 or not tests:
+        return False
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    found = con.execute(f"SELECT 1 FROM {_read_csv(path, options, texts)} WHERE {' OR '.join(tests)} LIMIT 1")
+    return found.fetchone() is not None
 
 
 class Sniffed(NamedTuple):
@@ -654,6 +784,7 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
         columns = (*columns[:-1], part.columns[-1])
         codes = _find_codes(con, part.path, part.options, columns, [])
         columns = tuple(CsvColumn(c.name, "VARCHAR") if c.name in codes else c for c in columns)
+        columns = _with_zones(con, part.path, part.options, columns)
         typed = replace(part, options=part.options + sniffed.formats, columns=columns)
         # Some numbers beyond 64 bits do not fit a decimal either.
         fitting = tuple(CsvColumn(c.name, c.type.replace("DECIMAL(38,0)", "VARCHAR")) for c in columns)
@@ -667,7 +798,10 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
             reraise_duckdb_limit(error)
             failed = error
         else:
-            return candidate
+            if part.report.delimiter != ";":
+                return candidate
+            dotted = _find_dotted(con, candidate.path, candidate.options, candidate.columns, [])
+            return replace(candidate, dotted=dotted)
     raise Invalid(
         f"`{part.source}` cannot be read as a table: {str(failed).splitlines()[0]}",
         hint="Open it in a text editor and check that it is a text file.",

@@ -18,6 +18,7 @@ from etude.sources.files.workbook_facts import describe_sheet_facts, read_workbo
 Row = list[Any]
 FIRST_YEAR, LAST_YEAR = 1900, 2100
 """Numbers in this range may be names of columns."""
+HOUR = timedelta(hours=1)
 
 
 def load_excel_workbook(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, LoadReport]]:
@@ -191,6 +192,8 @@ def _column(name: str, cells: Row) -> tuple[Any, TypeNote | None]:
     if kind is not None:
         return pa.array([_as(kind, v) for v in values], type=kind), None
     shown, rest = _markers(values)
+    if rest and all(isinstance(v, timedelta) for v in rest):
+        return _durations(name, values, shown)
     kind = _kind(rest) if shown else None
     if kind is not None and kind != pa.string():
         typed = [None if _is_marker(v) else _as(kind, v) for v in values]
@@ -198,6 +201,20 @@ def _column(name: str, cells: Row) -> tuple[Any, TypeNote | None]:
         note = f"{count:,} of {len(rest) + count:,} values are null markers ({', '.join(map(repr, shown[:3]))})"
         return pa.array(typed, type=kind), TypeNote(name, str(kind), note)
     return pa.array([None if v is None else _text(v) for v in values], type=pa.string()), _mixed(name, values)
+
+
+def _durations(name: str, values: Row, markers: list[str]) -> tuple[Any, TypeNote]:
+    """Return durations as hours: a number can be summed, and Parquet has no type for them that other tools read."""
+    import pyarrow as pa
+
+    hours = [v / HOUR if isinstance(v, timedelta) else None for v in values]
+    first = next(v for v in values if isinstance(v, timedelta))
+    note = f"its durations were read as hours, so {_text(first)} is {first / HOUR:.6g}"
+    if markers:
+        count = sum(v is not None and _is_marker(v) for v in values)
+        verb = "value is a null marker" if count == 1 else "values are null markers"
+        note += f", and {count:,} {verb} ({', '.join(map(repr, markers[:3]))})"
+    return pa.array(hours, type=pa.float64()), TypeNote(name, "DOUBLE", note)
 
 
 def _kind(values: Row) -> Any:
@@ -212,7 +229,7 @@ def _kind(values: Row) -> Any:
         return pa.int64() if whole else pa.float64()
     if types <= {date, datetime}:
         return pa.date32() if types == {date} else pa.timestamp("us")
-    single = {str: pa.string(), bool: pa.bool_(), time: pa.time64("us"), timedelta: pa.duration("us")}
+    single = {str: pa.string(), bool: pa.bool_(), time: pa.time64("us")}
     return single.get(types.pop()) if len(types) == 1 else None
 
 
@@ -243,6 +260,10 @@ def _markers(values: Row) -> tuple[list[str], Row]:
 def _text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
+    if isinstance(value, timedelta):
+        seconds = round(abs(value) / timedelta(seconds=1))
+        sign = "-" if value < timedelta(0) else ""
+        return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return value if isinstance(value, str) else str(value)
 
 

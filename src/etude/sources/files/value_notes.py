@@ -45,7 +45,9 @@ NUMBERS = frozenset(
 )
 PRECISION = 1e-6
 FEWEST_ROWS = 3
-"""A row without a label is a total only of at least so many rows."""
+"""A row without a label is a total only if the table has more rows than these."""
+FEWEST_ROWS_WITH_KEY = 2
+"""The same for a row that is alone in having an empty cell, such as the number of an order."""
 
 ROW_NUMBER = "file_row_number"
 
@@ -174,10 +176,15 @@ def _describe_last_row(
         above += f" AND {quote_identifier(leave_out[0])} IS NOT NULL AND NOT ({_on(IS_TOTAL, leave_out[0])} "
         above += f"OR {_on(ENDS_IN_TOTAL, leave_out[0])})"
     summed = _sums(con, staged, numbers, row, above)
-    nameless = bool(others) and all(row[name] is None for name in others)
-    if not (label or (nameless and summed) or len(summed) > 1) or (not label and rows <= FEWEST_ROWS):
+    unnamed = not label and all(row[name] is None for name in others)
+    empty = [name for name, _ in columns if row[name] is None] if unnamed and summed else []
+    key = _first_filled(con, staged, empty, above)
+    nameless = unnamed and bool(others or key)
+    if not (label or (nameless and summed) or len(summed) > 1):
         return ""
-    why = [f"`{label}` is {row[label]!r}"] if label else []
+    if not label and rows <= (FEWEST_ROWS_WITH_KEY if key else FEWEST_ROWS):
+        return ""
+    why = [f"`{label}` is {row[label]!r}"] if label else [f"only there `{key}` is empty"] if key else []
     if summed:
         listed = ", ".join(f"`{name}`" for name in summed[:SHOWN]) + (", ..." if len(summed) > SHOWN else "")
         why.append(f"{listed} {'is the sum' if len(summed) == 1 else 'are the sums'} of the rows above")
@@ -187,11 +194,25 @@ def _describe_last_row(
         shown = ", ".join(repr(v) for v in leave_out[1] if v != row[label])
         said += f", and so do rows above it ({shown})"
     advice = ""
-    if label and not more:
-        quoted = quote_identifier(label) if not label.isidentifier() or label != label.lower() else label
-        advice = f" Leave it out with `WHERE {quoted} IS DISTINCT FROM {quote_literal(row[label])}`."
+    if (label or key) and not more:
+        name = label or key
+        quoted = quote_identifier(name) if not name.isidentifier() or name != name.lower() else name
+        test = f"IS DISTINCT FROM {quote_literal(row[label])}" if label else "IS NOT NULL"
+        advice = f" Leave it out with `WHERE {quoted} {test}`."
     them = "they are rows" if more else "it is a row"
     return f"{said}; {them} of the table, so sums and counts include {'them' if more else 'it'}.{advice}"
+
+
+def _first_filled(con: Any, staged: Path, columns: list[str], above: str) -> str:
+    """Return the first of the columns that has a value in each row above; empty if none has."""
+    for start in range(0, len(columns), COLUMNS_AT_ONCE):
+        chunk = columns[start : start + COLUMNS_AT_ONCE]
+        counts = ", ".join(f"count(*) - count({quote_identifier(c)})" for c in chunk)
+        nulls = con.execute(f"SELECT {counts} FROM {_numbered(staged)} WHERE {above}").fetchone()
+        for column, missing in zip(chunk, nulls):
+            if not missing:
+                return column
+    return ""
 
 
 def _sums(con: Any, staged: Path, numbers: list[str], row: dict[str, Any], above: str) -> list[str]:
