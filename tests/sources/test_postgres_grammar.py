@@ -49,8 +49,9 @@ def test_what_is_not_one_query_that_reads_is_refused(sql: str) -> None:
 
 @pytest.mark.parametrize("sql", ["SELECT 'open", "SELECT ARRAY[1][1]", "SELECT FROM WHERE"])
 def test_what_postgres_cannot_read_is_an_error_of_the_query(sql: str) -> None:
-    with pytest.raises(InvalidQuery, match="Postgres cannot read this query: "):
-        read_postgres_query(sql)
+    with pytest.raises(InvalidQuery, match="Postgres cannot read this query: ") as caught:
+        read_postgres_query(f"SELECT 'ü',\n{sql.removeprefix('SELECT ')}")
+    assert caught.value.details["line"] == 2 and caught.value.details["column"] >= 1
 
 
 @pytest.mark.parametrize("gap", ["\n", " \n\t", "\r", " -- a comment\n", "\f\n"])

@@ -71,8 +71,13 @@ def read_postgres_query(sql: str) -> PostgresReading:
     try:
         tokens, tree = postgast.scan(sql).tokens, _parse(sql)
     except postgast.PgQueryError as error:
-        message = f"Postgres cannot read this query: {error}."
-        raise InvalidQuery(message, hint="Check the syntax near that place.") from None
+        before = sql.encode()[: max(error.cursorpos - 1, 0)].decode(errors="ignore")
+        raise InvalidQuery(
+            f"Postgres cannot read this query: {error}.",
+            hint="Check the syntax near that place.",
+            line=before.count("\n") + 1,
+            column=len(before) - before.rfind("\n"),
+        ) from None
     tables, ctes, functions, statements = set[tuple[str, ...]](), set[str](), set[str](), 0
     for node in _nodes(tree):
         if node.kind == "RangeVar":
