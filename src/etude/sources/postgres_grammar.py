@@ -71,7 +71,7 @@ def read_postgres_query(sql: str) -> PostgresReading:
     try:
         tokens, tree = postgast.scan(sql).tokens, _parse(sql)
     except postgast.PgQueryError as error:
-        before = sql.encode()[: max(error.cursorpos - 1, 0)].decode(errors="ignore")
+        before = sql[: max(error.cursorpos - 1, 0)]  # in characters, although the package says bytes
         raise InvalidQuery(
             f"Postgres cannot read this query: {error}.",
             hint="Check the syntax near that place.",
