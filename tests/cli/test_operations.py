@@ -77,6 +77,17 @@ def test_kinds_are_listed_with_their_configuration(etude: Any) -> None:
     assert kinds["webhook"]["admin"] is True
 
 
+def test_an_operator_deletes_runs_of_any_tenant(etude: Any, tmp_path: Path) -> None:
+    write_shop(tmp_path / "shop")
+    with App() as app:
+        tenant = app.scoped("trial")
+        run_id = str(tenant.sql(str(tmp_path / "shop"), "SELECT 1 AS x", record=True).run_id)
+    assert run_id not in etude("runs", "list")[1]
+    assert run_id in etude("runs", "list", "--tenant", "trial")[1]
+    assert etude("runs", "delete", run_id)[0] != 0
+    assert "Deleted 1 run" in etude("runs", "delete", run_id, "--tenant", "trial")[1]
+
+
 def test_runs_are_pinned_deleted_and_pruned(etude: Any, home: Path, tmp_path: Path, monkeypatch: Any) -> None:
     write_shop(tmp_path / "shop")
     with App() as app:

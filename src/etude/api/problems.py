@@ -93,7 +93,7 @@ def respond_with_problem(error: BaseException, request_id: str | None = None, pa
         # Clients of OpenAI's API read the error here.
         body["error"] = {"message": body["detail"], "type": body["title"], "code": body["code"], "param": None}
     headers: dict[str, str] = {}
-    if body["status"] in (429, 503):
+    if body["status"] in (429, 503) and (body.get("retryable", True) or "retry_after_s" in body):
         headers["Retry-After"] = str(max(1, round(float(body.get("retry_after_s", 5)))))
     if body["status"] == 401:
         headers["WWW-Authenticate"] = "Bearer"

@@ -100,6 +100,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     lists = (listing, scripts, uses, pins)
     for each in (*lists, show, export, repair, again, diff, feedback, withdraw, delete, pin, unpin):
         each.add_argument("--json", action="store_true", help="print JSON")
+    for each in verbs.choices.values():
+        each.add_argument("--tenant", default="main", help="the tenant of the runs (main)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -125,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
         "pins": _pins,
     }
     with App() as app:
-        return verbs[options.verb](app, options) or 0
+        return verbs[options.verb](app.scoped(options.tenant), options) or 0
 
 
 def _list(app: App, options: argparse.Namespace) -> None:

@@ -463,7 +463,7 @@ class Store(ABC):
                 f"Tenant `{self.tenant}` uses {used.total:,} bytes of storage, {used.files:,} for results and files, "
                 f"{used.records:,} for records{more}; {allowed:,} are allowed.",
                 hint="Query without recording (`record: false`), delete runs, threads or datasets, or raise "
-                "`server.storage`.",
+                "`server.storage` or its own limit in `server.tenant_storage`.",
                 limit="storage",
                 used=used.total,
                 allowed=allowed,
@@ -478,7 +478,8 @@ class Store(ABC):
             raise LimitExceeded(
                 f"The upload has {size:,} bytes, but tenant `{self.tenant}` may keep only "
                 f"{max(allowed - used.total, 0):,} more: it uses {used.total:,} of {allowed:,}.",
-                hint="Remove an uploaded dataset, or raise `server.storage`.",
+                hint="Remove an uploaded dataset, or raise `server.storage` or its own limit in "
+                "`server.tenant_storage`.",
                 limit="storage",
                 used=used.total,
                 allowed=allowed,
