@@ -186,7 +186,7 @@ def test_the_log_of_a_request_that_fails_has_a_level_and_a_reason(tmp_path: Path
         refused, missing = (json.loads(line) for line in out.getvalue().splitlines())
     assert (refused["level"], refused["code"]) == ("warning", "unavailable")
     assert refused["error"] == "The server is shutting down."
-    assert missing["level"] == "info" and "code" not in missing
+    assert (missing["level"], missing["code"]) == ("info", "not_found") and "error" not in missing
 
 
 def test_the_skill_is_there_for_agents(client: TestClient) -> None:
