@@ -13,6 +13,9 @@
     schema     optional: the description of the tables that the model was shown, as text
     code       optional: the code that was run, as text
     output     optional: what the code printed, as text
+    origins    optional: what the model replied when it was asked for the origins of figures, by their numbers
+
+The answer may have expressions such as `{{ r1.revenue[0] }}`; `text` of `planted` may be one of them.
 
 An honest answer is *sent back* if the model is asked to write it again, and *marked* if any number of it is marked or
 it is sent back. A false number is caught if it is marked, or named as contradicted; a false label is caught if a number
@@ -29,12 +32,16 @@ import re
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.figure import Figure, print_table
+from etude.runtime.expression import ExpressionRows
+from etude.runtime.figures import OPEN, computed_spans, render_figures
 from etude.runtime.number_check.check import Evidence, NumberCheckVerdict, check_numbers
 from etude.runtime.number_check.passage import Passage
+from etude.runtime.origins import trace_origins
 
 BATTERY = Path(__file__).parents[1] / "tests" / "runtime" / "number_check" / "answers.jsonl"
 MOST = {
@@ -45,8 +52,19 @@ MOST = {
 }
 
 
+def _values(line: dict[str, Any]) -> dict[str, ExpressionRows]:
+    """Return the results of a line as expressions read them."""
+    return {r["id"]: ExpressionRows(r["id"], r["columns"], partial(_tuples, r["rows"])) for r in line["results"]}
+
+
+def _tuples(rows: list[list[object]]) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in rows]
+
+
 def judge(line: dict[str, Any], answer: str | None = None) -> NumberCheckVerdict:
-    """Check one answer."""
+    """Check one answer; figures whose origins the model was asked for are traced by its reply."""
+    values = _values(line)
+    rendered = render_figures(line["answer"] if answer is None else answer, values)
     results = [
         Evidence(r["id"], tuple(r["columns"]), [tuple(row) for row in r["rows"]], r.get("row_count"))
         for r in line["results"]
@@ -54,20 +72,29 @@ def judge(line: dict[str, Any], answer: str | None = None) -> NumberCheckVerdict
     if line.get("output"):
         results.append(Evidence("printed", text=line["output"]))
     code = line.get("code") or ""
-    return check_numbers(
-        line["answer"] if answer is None else answer,
+    verdict = check_numbers(
+        rendered.text,
         results,
         line["question"],
         [code] if isinstance(code, str) else code,
         line.get("schema") or "",
         line.get("thread") or (),
+        computed_spans(rendered.text, rendered.figures),
+        rendered.computed,
     )
+    return verdict if verdict.sends_back else trace_origins(verdict, line.get("origins") or {}, values).verdict
 
 
 def is_caught(line: dict[str, Any], verdict: NumberCheckVerdict) -> bool:
     """Return whether the planted falsehood was found."""
-    planted, text = line["planted"], line["answer"]
-    at = planted.get("at", text.find(planted["text"]))
+    planted, text = line["planted"], verdict.text
+    if OPEN in planted["text"]:
+        values = _values(line)
+        at = len(render_figures(line["answer"].partition(planted["text"])[0], values).text)
+        end = at + len(render_figures(planted["text"], values).text)
+        return any(c.mention.start < end and at < c.mention.end for c in verdict.unverified)
+    alone = re.search(rf"(?<![\d.,]){re.escape(planted['text'])}", text)  # not the 3.6 of 43.6
+    at = planted.get("at", alone.start() if alone else text.find(planted["text"]))
     end = at + len(planted["text"])
     if planted["kind"] == "number":
         if any(c.mention.start < end and at < c.mention.end for c in verdict.unverified):

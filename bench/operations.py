@@ -26,8 +26,9 @@ from bench.queue import postgres
 from etude.app import App
 from etude.entities import RunFilter
 from etude.events import Note
-from etude.store.base import PUT_RUN, RUNS, Execute, RunRow, Store
+from etude.store.base import PUT_RUN, RUNS, Execute, Store
 from etude.store.postgres import PostgresStore
+from etude.store.run_rows import RunRow
 
 SQLITE_RUNS, POSTGRES_RUNS = 200_000, 20_000
 STEPS = 8

@@ -152,7 +152,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 def fill(store: Store, count: int) -> None:
     """Put many runs into the lists, without the events that would take an hour."""
     from etude.entities import Run
-    from etude.store.base import PUT_RUN, _run_row
+    from etude.store.base import PUT_RUN
+    from etude.store.run_rows import make_run_row
 
     some = random.Random(0)
     words = ["revenue", "orders", "by", "month", "region", "average", "top", "product", "price", "quantity"]
@@ -171,4 +172,4 @@ def fill(store: Store, count: int) -> None:
                     seq=1,
                     created_at=START + timedelta(seconds=number),
                 )
-                execute(PUT_RUN, *_run_row(run, START).values(), store.tenant)
+                execute(PUT_RUN, *make_run_row(run, START).values(), store.tenant)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from etude import arrow_limits
-from etude.arrow_limits import check_arrow_limits
+from etude.arrow_limits import check_arrow_limits, check_arrow_row_bytes
 from etude.errors import LimitExceeded
 from etude.sources.engine_client import _decode
 
@@ -103,3 +103,37 @@ def test_a_compressed_stream_is_refused() -> None:
         else:
             with pytest.raises(LimitExceeded, match="compressed"):
                 arrow_limits.refuse_compressed_arrow(sink.getvalue())
+
+
+WIDE = {
+    "a text": lambda: pa.array(["a", LONG, "b"]),
+    "bytes": lambda: pa.array([b"a", LONG.encode(), b"b"]),
+    "a list": lambda: pa.array([["a"], ["x" * 1000] * 1000, []]),
+    "a struct": lambda: pa.array([{"a": "x"}, {"a": LONG}, {"a": None}]),
+    "a map": lambda: pa.array([[("a", 1)], [(LONG, 2)], []], pa.map_(pa.string(), pa.int64())),
+    "a dictionary": lambda: pa.array(["a", LONG, "b"]).dictionary_encode(),
+    "a view": lambda: pa.array(["a", LONG, "b"], pa.string_view()),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_wide_row_is_refused_and_named(name: str) -> None:
+    batch = pa.record_batch([pa.array([1, 2, 3]), WIDE[name]()], ["n", "a"])
+    check_arrow_row_bytes(batch, 0)
+    check_arrow_row_bytes(batch, 2_000_000)
+    check_arrow_row_bytes(batch.slice(2), 500_000 if name != "a dictionary" else 2_000_000)
+    at = 1 if name == "a dictionary" else 2  # any row of a dictionary may use its longest value
+    with pytest.raises(
+        LimitExceeded, match=rf"Row 1,00{at} of the result has 1,0\d\d,\d\d\d bytes; 500,000 are"
+    ) as caught:
+        check_arrow_row_bytes(batch, 500_000, before=1000)
+    assert caught.value.details["limit"] == "row_bytes"
+    assert "limits.row_bytes" in str(caught.value.hint)
+
+
+def test_many_rows_of_normal_width_are_not_wide() -> None:
+    """A slice counts only its own values, also in types whose children are not sliced with them."""
+    vector = pa.FixedSizeListArray.from_arrays(pa.nulls(4_000_000, pa.float32()), 400)
+    maps = pa.array([[("key", "x" * 1000)]] * 10_000, pa.map_(pa.string(), pa.string()))
+    lists = pa.array([["x" * 1000]] * 10_000)
+    check_arrow_row_bytes(pa.record_batch([vector, maps, lists], ["v", "m", "l"]), 20_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from etude.app import App
-from etude.capsule import write_capsule
+from etude.capsule import stream_capsule, write_capsule
 from etude.entities import Run
-from etude.errors import NotFound, Refused
-from etude.events import Entry, fold
+from etude.errors import EtudeError, NotFound, Refused
+from etude.events import Entry, RunFinished, RunQueued, RunStarted, StepFinished, StepStarted, fold
+from etude.runtime.run_log import RunLog, RunStorage
 
 
 @pytest.fixture
@@ -52,6 +54,55 @@ def test_a_capsule_holds_state_events_code_and_result(app: App, tmp_path: Path) 
 def test_the_same_run_gives_the_same_bytes(app: App, tmp_path: Path) -> None:
     run_id = str(app.sql(str(tmp_path / "shop.duckdb"), "SELECT 1 AS a").run_id)
     assert export(app, run_id) == export(app, run_id)
+
+
+def test_a_capsule_in_pieces_has_the_same_bytes_and_leaves_nothing(app: App, tmp_path: Path) -> None:
+    query = "SELECT md5(i::VARCHAR) AS a FROM range(200000) r(i)"
+    run_id = str(app.sql(str(tmp_path / "shop.duckdb"), query).run_id)
+    pieces = list(stream_capsule(app.store, app.objects, run_id, tmp_path / "scratch"))
+    assert b"".join(pieces) == export(app, run_id)
+    assert len(pieces) > 4 and all(pieces) and max(map(len, pieces)) < 3 << 20
+    given_up = stream_capsule(app.store, app.objects, run_id, tmp_path / "scratch")
+    for _ in range(3):
+        next(given_up)
+    del given_up
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_a_run_whose_artifact_is_lost_has_no_capsule_in_pieces(app: App, tmp_path: Path) -> None:
+    run_id = str(app.sql(str(tmp_path / "shop.duckdb"), "SELECT 1 AS a").run_id)
+    artifact = app.store.run(run_id).result_artifact
+    assert artifact is not None
+    path = app.objects.local_path(artifact.hash)
+    assert path is not None
+    path.unlink()
+    with pytest.raises(EtudeError):
+        stream_capsule(app.store, app.objects, run_id, tmp_path / "scratch")
+
+
+def test_a_capsule_of_long_texts_takes_little_memory(app: App, tmp_path: Path) -> None:
+    log = RunLog(RunStorage(app.store, app.objects))
+    log.add(RunQueued(kind="python", text="x", source=None), RunStarted(worker=app.store.worker_id))
+    for number in range(40):
+        step = f"step_{number}"
+        log.add(StepStarted(step_id=step, kind="sql", code="\x01" * 190_000, source="shop"))
+        log.add(StepFinished(step_id=step, outcome="ok", elapsed_ms=1.0))
+    log.add(RunFinished(answer=None))
+    log.commit()
+    entries = app.store.entries(log.run_id)
+    tracemalloc.start()
+    try:
+        app.store.entries(log.run_id)
+        to_read = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        with (tmp_path / "run.etude").open("wb") as file:
+            write_capsule(app.store, app.objects, log.run_id, file)
+        assert tracemalloc.get_traced_memory()[1] < to_read + (16 << 20)
+    finally:
+        tracemalloc.stop()
+    with zipfile.ZipFile(tmp_path / "run.etude") as capsule:
+        assert Run.model_validate_json(capsule.read("run.json")) == fold(entries)
+        assert json.loads(capsule.read("run.json")) == json.loads(fold(entries).model_dump_json())
 
 
 def test_a_failed_run_has_no_artifact(app: App, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from etude.app import App
 from etude.entities import SourceSpec
 from etude.errors import (
     Conflict,
+    EtudeError,
     Invalid,
     LimitExceeded,
     NotFound,
@@ -193,6 +194,22 @@ def test_a_dict_names_tables_to_query(tmp_path: Path, crm: Path) -> None:
             db.sql("FROM read_parquet")
 
 
+def test_registered_values_keep_their_meaning_or_are_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    with etude.connect({"one": {"a": [1]}}) as db:
+        # pandas holds consecutive ids as a range, as it does an index that only numbers the rows.
+        db.register("named", pandas.DataFrame({"id": [1, 2], "a": [4, 5]}).set_index("id"))
+        assert db.sql("SELECT id, a FROM named").rows() == [(1, 4), (2, 5)]
+        db.register("numbered", pandas.DataFrame({"a": [4, 5]}))
+        assert [column.name for column in db.sql("FROM numbered").columns] == ["a"]
+        waits = pandas.DataFrame({"wait": pandas.to_timedelta(["1h"])})
+        with pytest.raises(Invalid, match="column `wait` holds durations") as caught:
+            db.register("waits", waits)
+        assert caught.value.hint == "Convert it first, such as with `waits['wait'].dt.total_seconds()`."
+        with pytest.raises(Invalid, match="column `waits` holds durations"):
+            db.register("nested", {"waits": [[dt.timedelta(hours=1)]]})
+
+
 def test_a_table_of_the_source_cannot_be_replaced(db: etude.Connection) -> None:
     with pytest.raises(Conflict, match="has a table `customers` already"):
         db.register("customers", {"id": [1]})
@@ -317,3 +334,63 @@ def test_a_traceback_ends_with_the_hint(db: etude.Connection) -> None:
         db.sql("FROM custmers")
     except UnknownTable as error:
         assert traceback.format_exception(error)[-1].strip() == "hint: Did you mean `customers`?"
+
+
+def test_a_frame_alone_is_a_table_and_loses_nothing(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    periods = pandas.PeriodIndex(["2025-01"], freq="M")
+    frame = pandas.DataFrame({"month": periods}, index=pandas.RangeIndex(7, 8, name="id"))
+    with App(home=tmp_path / "home") as app, etude.connect(frame, app=app) as db:
+        assert db.sql("SELECT id, month FROM data").rows() == [(7, "2025-01")]
+    with App(home=tmp_path / "home") as app, pytest.raises(Invalid, match="`data` cannot be registered: it is a int"):
+        etude.connect(7, app=app)
+
+
+def test_execute_takes_the_text_of_a_query(db: etude.Connection) -> None:
+    assert db.execute("SELECT 1 AS one").rows() == [(1,)]
+    assert db.execute("SELECT ? AS n", [7]).rows() == [(7,)]
+
+
+def test_a_result_has_the_names_that_other_libraries_use(
+    db: etude.Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = db.sql("SELECT 1 AS a, 'x' AS b")
+    assert result.shape == (1, 2)
+    assert result.dicts() == [{"a": 1, "b": "x"}]
+    assert result.fetchdf().equals(result.to_df())
+    result.show()
+    assert capsys.readouterr().out == f"{result!r}\n"
+
+
+def test_a_closed_connection_says_so(crm: Path) -> None:
+    db = etude.connect(crm)
+    db.close()
+    for use in (lambda: db.sql("SELECT 1"), db.catalog, lambda: db.ask("how many customers?")):
+        with pytest.raises(Conflict, match="This connection is closed"):
+            use()
+
+
+def test_an_answer_shows_its_text_and_rows(db: etude.Connection) -> None:
+    answer = db.ask("SQL: SELECT count(*) AS n FROM customers")
+    assert answer.result is not None
+    assert repr(answer) == f"{answer.text}\n\n{answer.result!r}"
+
+
+def test_a_misspelt_query_and_a_missing_value_are_named(db: etude.Connection) -> None:
+    with pytest.raises(EtudeError) as refused:
+        db.sql("SELEC 1")
+    assert refused.value.hint.startswith("Did you mean `SELECT`?")
+    with pytest.raises(EtudeError) as refused:
+        db.sql("DELETE FROM customers")
+    assert "Did you mean" not in refused.value.hint
+
+
+def test_a_parameter_without_a_value_is_named(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.sqlite") as made:
+        made.execute("CREATE TABLE t AS SELECT 1 AS x")
+    with etude.connect(tmp_path / "a.sqlite") as db:
+        with pytest.raises(EtudeError, match="`:c` is a variable, or a parameter without a value"):
+            db.sql("SELECT x FROM t WHERE x = :c")
+        with pytest.raises(EtudeError) as refused:
+            db.sql("SELECT x FROM t WHERE x IN ?", [[1, 2]])
+        assert "`IN (?, ?)` with a mark for each value" in refused.value.hint

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from etude import errors
-from etude.errors import EtudeError, Interrupted, LimitExceeded, NotFound, from_problem, problem
+from etude.errors import EtudeError, Interrupted, InvalidQuery, LimitExceeded, NotFound, from_problem, problem
 
 
 def all_classes() -> list[type[EtudeError]]:
@@ -68,3 +68,10 @@ def test_a_full_disk_is_not_a_defect() -> None:
     assert "the disk is full" in body["detail"]
     assert "/secret" not in str(body)
     assert problem(OSError(errno.EIO, "Input/output error"))["code"] == "internal"
+
+
+def test_a_very_long_message_is_cut() -> None:
+    told = problem(InvalidQuery("x" * 60_000_000, hint="y" * 60_000_000, excerpt="z" * 60_000_000))
+    assert sum(map(len, map(str, told.values()))) < 40_000
+    assert "59,990,000 more characters" in told["detail"]
+    assert len(from_problem({**told, "detail": "x" * 60_000_000}).message) < 11_000

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from etude.errors import Cancelled
 from etude.fair_share import FairShare, ThreadFairShare, Ticket
+from patience import wait_until
 
 STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["ask", "release", "withdraw"])), max_size=60)
 
@@ -63,6 +64,60 @@ def test_among_equals_the_one_that_waited_longest_is_next() -> None:
     assert queue.served == ["a", "b", "d", "c"]
 
 
+def test_a_tenant_is_not_behind_the_queues_of_two_others() -> None:
+    queue = Queue(1)
+    for tenant in ("a", "b") * 20 + ("c",):
+        queue.ask(tenant)
+    assert queue.served == ["a", "b"]
+    for tenant in ("a", "b", "a"):
+        queue.share.release(tenant)
+    assert queue.served == ["a", "b", "a", "b", "c"]
+
+
+def test_a_ticket_that_is_withdrawn_leaves_its_place_to_the_next_of_its_tenant() -> None:
+    share, served = FairShare(1, most=1), list[str]()
+    assert share.take("a")
+    first = share.ask("b", lambda: served.append("b"))
+    for tenant in ("b", "c"):
+        share.ask(tenant, lambda tenant=tenant: served.append(tenant))  # type: ignore[misc]
+    share.withdraw(first)
+    share.release("a")
+    assert served == ["b"]
+
+
+def test_work_that_gives_way_lets_new_work_of_its_tenant_go_first_and_is_then_before_later_work() -> None:
+    share, served = FairShare(1, most=1), list[str]()
+
+    def ask(name: str, before: Ticket | None = None) -> Ticket:
+        return share.ask("a", lambda: served.append(name), before)
+
+    def again(name: str, ticket: Ticket) -> Ticket:
+        share.withdraw(ticket)
+        return ask(name, ticket)
+
+    one = ask("one")
+    two = ask("two")
+    assert share.is_wanted(one)
+    one = again("one again", one)
+    assert share.is_wanted(two), "it came later, and both have had a slot"
+    two = again("two again", two)
+    assert not share.is_wanted(one)
+    share.withdraw(one)
+    assert served == ["one", "two", "one again", "two again"]
+    assert not share.is_wanted(two)
+    share.ask("b", lambda: served.append("b"))
+    assert share.is_wanted(two)
+
+
+def test_no_slots_are_made_beyond_the_most() -> None:
+    share, served = FairShare(1, most=1), list[str]()
+    for tenant in "aba":
+        share.ask(tenant, lambda tenant=tenant: served.append(tenant))  # type: ignore[misc]
+    assert served == ["a"]
+    share.release("a")
+    assert served == ["a", "b"]
+
+
 def test_slots_for_tenants_without_one_are_limited() -> None:
     queue = Queue(2)
     for tenant in ("a", "a", "b", "c", "d"):
@@ -116,3 +171,41 @@ def test_a_thread_holds_a_slot_and_others_wait() -> None:
     assert waited.is_set()
     with share.hold("a", stop):
         pass
+
+
+def test_a_thread_lends_its_slot_to_those_who_wait_and_gets_it_back() -> None:
+    share, order = ThreadFairShare(1, most=1), list[str]()
+
+    def other() -> None:
+        with share.hold("b", lambda: None):
+            order.append("b")
+
+    thread = threading.Thread(target=other)
+    with share.hold("a", lambda: None) as slot:
+        assert not slot.wanted
+        thread.start()
+        wait_until(lambda: slot.wanted)
+        order.append("a")
+        with slot.lent():
+            thread.join(10)
+        order.append("a")
+    assert order == ["a", "b", "a"]
+
+
+def test_a_thread_that_is_stopped_while_it_waits_for_its_slot_again_holds_none() -> None:
+    share, stopped = ThreadFairShare(1, most=1), threading.Event()
+
+    def stop() -> None:
+        raise Cancelled("enough")
+
+    def other() -> None:
+        with share.hold("b", lambda: None):
+            stopped.wait(10)
+
+    thread = threading.Thread(target=other)
+    with pytest.raises(Cancelled), share.hold("a", stop) as slot, slot.lent():
+        thread.start()
+        wait_until(lambda: share._share.held["b"] == 1)
+    stopped.set()
+    thread.join(10)
+    assert share._share.taken == 0

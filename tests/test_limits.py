@@ -13,7 +13,7 @@ from etude.errors import Invalid
 from etude.limits import Bounds, change_limits, lower_limits
 from etude.settings import Settings
 
-UNLIMITED = {"rows", "bytes", "limit", "scan_rows", "scan_bytes", "tokens", "cost_usd", "cpus"}
+UNLIMITED = {"rows", "bytes", "row_bytes", "limit", "scan_rows", "scan_bytes", "tokens", "cost_usd", "cpus"}
 """Limits for which zero means none."""
 
 
@@ -30,7 +30,7 @@ def test_a_wrong_limit_is_named(change: Any) -> None:
     assert caught.value.hint == "Did you mean `rows`?"
     with pytest.raises(Invalid, match="The limit `zebra` is not known") as caught:
         change(Limits(), {"zebra": 5})
-    assert caught.value.hint == "Limits: timeout_s, rows, bytes, limit, scan_rows, scan_bytes."
+    assert caught.value.hint == "Limits: timeout_s, rows, bytes, row_bytes, limit, scan_rows, scan_bytes."
     with pytest.raises(Invalid, match="The limit `rows` cannot be `-1`: it must be 0 or more"):
         change(Limits(), {"rows": -1})
     with pytest.raises(Invalid, match="The limit `timeout_s` cannot be `NaN`"):

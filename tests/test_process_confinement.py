@@ -45,7 +45,7 @@ def test_many_threads_share_two_arenas(tmp_path: Path) -> None:
 
 @pytest.fixture
 def forbidden_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An interpreter that nobody may execute, in place of this one."""
+    """An interpreter that no one may execute, in place of this one."""
     path = tmp_path / "python"
     path.touch(mode=0o600)
     monkeypatch.setattr(sys, "executable", str(path))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from etude.cli.main import run_command
 from etude.errors import Invalid
-from etude.redaction import redact, redact_value
+from etude.redaction import redact, redact_url_path, redact_value
 from etude.store.postgres import PostgresStore
 
 
@@ -136,3 +136,18 @@ def test_a_long_text_takes_time_in_proportion(text: str) -> None:
 )
 def test_the_scheme_of_a_url_ends_where_its_letters_do(text: str, shown: str) -> None:
     assert redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://example.com/", "https://example.com/"),
+        ("https://example.com:8443", "https://example.com:8443"),
+        ("https://example.com/services/T0KEN", "https://example.com/***"),
+        ("https://example.com/?key=T0KEN", "https://example.com/***"),
+        ("https://user:T0KEN@example.com/x", "https://example.com/***"),
+        ("redis://redis.internal:6379", "redis://redis.internal:6379"),
+    ],
+)
+def test_only_the_host_of_a_receiver_is_shown(url: str, shown: str) -> None:
+    assert redact_url_path(url) == shown

@@ -83,6 +83,17 @@ def test_variables_stay_between_cells_and_between_questions(app: App, shop: Path
     assert again.code.endswith("n * 2\n")
 
 
+def test_a_follow_up_sees_and_computes_with_the_results_of_the_run_before(app: App, shop: Path):
+    answer = app.ask(str(shop), "Where are they?", model=Scripted([sql(COUNTRIES), Line(text="Mostly DE.")]))
+    rows = app.sql(str(shop), COUNTRIES).rows()
+    most, all_ = rows[0][1], sum(row[1] for row in rows)
+    second = Scripted([Line(text="The first has {{ p1.n[0] / sum(p1.n) | 0.1% }} of all.")])
+    again = app.ask(str(shop), "What share is that?", model=second, thread_id=answer.thread_id)
+    asked = second.seen[0].conversation[-1].text
+    assert f"p1: {len(rows)} rows" in asked and f"{rows[0][0]},{most}" in asked
+    assert again.text == f"The first has {100 * most / all_:.1f}% of all."
+
+
 def test_the_table_that_a_cell_ends_with_is_the_result(app: App, shop: Path):
     cell = "import pandas as pd\npd.DataFrame({'a': [1, 2], 'b': ['x', 'y']})"
     answer = app.ask(str(shop), "Make a table.", model=Scripted([python(cell), Line(text="Here.")]))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import zipfile
 from pathlib import Path
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.app import App
-from etude.errors import Invalid, Unavailable
+from etude.errors import Invalid, LimitExceeded, Unavailable
+from etude.runtime import offline_model
 from etude.store.objects import Objects
 from etude.uploads import ReceivedFile, _file_names
 
@@ -156,3 +160,54 @@ def test_any_name_of_a_file_is_made_plain(names: list[str]) -> None:
     for name in made:
         assert name and "/" not in name and "\0" not in name and not name.startswith(".")
         assert len(name.encode()) < 255
+
+
+def test_what_an_archive_unpacks_to_counts_as_storage(tmp_path: Path) -> None:
+    with App(home=str(tmp_path / "home")) as app, app.uploads.scratch() as folder:
+        rows = "SELECT repeat('x', 1000) || n AS a FROM range(2000) AS t(n)"
+        duckdb.sql(f"COPY ({rows}) TO '{tmp_path}/big.parquet' (COMPRESSION uncompressed)")
+        packed = tmp_path / "big.zip"
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.write(tmp_path / "big.parquet", "big.parquet")
+        shutil.copy(packed, folder / "0.part")
+        unpacked = (tmp_path / "big.parquet").stat().st_size
+        app.store.limit_storage(lambda tenant: unpacked)
+        with pytest.raises(LimitExceeded, match="The upload has"):
+            app.uploads.add([ReceivedFile("big.zip", folder / "0.part")], "big", "")
+        assert not app.sources() and list((tmp_path / "home" / "cache" / "uploads").iterdir()) == []
+        app.store.limit_storage(lambda tenant: 10 * unpacked)
+        shutil.copy(packed, folder / "1.part")
+        app.uploads.add([ReceivedFile("big.zip", folder / "1.part")], "big", "")
+        assert app.store.storage_use().files >= unpacked
+        app.uploads.remove("big", app.sources()["big"])
+        assert app.store.storage_use().files == 0
+
+
+def test_an_upload_is_refused_while_it_unpacks_to_more_than_the_quota(tmp_path: Path) -> None:
+    with App(home=str(tmp_path / "home")) as app, app.uploads.scratch() as folder:
+        with zipfile.ZipFile(tmp_path / "big.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            # As Parquet, it would have a few kilobytes.
+            archive.writestr("big.csv", "a,b\n" + "".join(f"{n % 10},{'x' * 50}\n" for n in range(1_000_000)))
+        shutil.copy(tmp_path / "big.zip", folder / "0.part")
+        app.store.limit_storage(lambda tenant: 20 << 20)
+        with pytest.raises(LimitExceeded, match="The upload has") as refused:
+            app.uploads.add([ReceivedFile("big.zip", folder / "0.part")], "big", "")
+        assert refused.value.details["limit"] == "storage"
+        assert not app.sources() and list((tmp_path / "home" / "cache" / "uploads").iterdir()) == []
+        app.store.limit_storage(lambda tenant: 200 << 20)
+        shutil.copy(tmp_path / "big.zip", folder / "1.part")
+        report = app.uploads.add([ReceivedFile("big.zip", folder / "1.part")], "big", "")
+        assert report.tables[0].rows == 1_000_000
+
+
+def test_the_words_of_an_upload_are_removed_with_it(tmp_path: Path) -> None:
+    with App(home=str(tmp_path / "home"), model="offline") as app:
+        for name in ("theirs", "ours"):
+            add(app, name=name)
+            assert app.ask(name, "total amount by region").ok
+        kept = tmp_path / "home" / "cache" / "vocabulary"
+        assert len(list(kept.glob("*.json"))) == 2
+        app.uploads.remove("ours", app.sources()["ours"])
+        assert len(list(kept.glob("*"))) == 1
+        assert {*kept.glob("*")} >= {each.path for each in offline_model._kept.values() if each.path.parent == kept}
+        assert app.ask("theirs", "total amount by region").ok

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -22,12 +21,13 @@ from etude.runtime.query import Query, run_query_as_run
 from etude.runtime.run_log import RunStorage
 from etude.scratch_folder import remove_orphaned_folders
 from etude.settings import Settings, load_settings
+from etude.similar_names import similar_names
 from etude.sources.engine_client import EngineLimits, ResultStream
 from etude.sources.engine_pool import MAIN, EnginePool
 from etude.sources.federation import federation_uses_frames, find_federated_sources, query_federated_sources
 from etude.sources.query_parameters import Encoded, Params, decode_query_params, encode_query_params
 from etude.sources.registered_tables import NAME as FRAMES
-from etude.sources.registered_tables import RegisteredTables, add_registered_tables
+from etude.sources.registered_tables import RegisteredTables, RegisteredTablesRoom, add_registered_tables
 from etude.sources.source import Source, StartedQuery
 from etude.sources.source_url import (
     check_offered_source,
@@ -40,6 +40,7 @@ from etude.sources.source_url import (
 
 if TYPE_CHECKING:
     from etude.agents.agent_control import AgentControl
+    from etude.cancellation import Cancellation
     from etude.catalog.cataloger import Cataloger
     from etude.catalog.model import SourceProfile
     from etude.catalog.storage.annotations import Annotations
@@ -99,6 +100,7 @@ class App:
         limits = EngineLimits(memory=engine.memory, scratch_bytes=engine.scratch, threads=engine.threads)
         self.pool = EnginePool(limits, engine.processes)
         self.open_queries = OpenQueries()
+        self._registered_room = RegisteredTablesRoom()
         self._sources: dict[tuple[str, str], Source] = {}
         self._lock = threading.Lock()
         self._making = threading.RLock()
@@ -250,8 +252,10 @@ class App:
                 opened.hides = name_or_url
             return opened
         if not _looks_like_path(name_or_url) and not Path(name_or_url).expanduser().exists():
-            near = difflib.get_close_matches(name_or_url, self.sources(), n=1)
+            near = similar_names(name_or_url, self.sources(), n=1)
             hint = "`etude sources list` shows the named ones; a path or URL works as well."
+            if name_or_url == "-":
+                hint = "etude does not read standard input; write it to a file first: `command > data.csv`."
             raise NotFound(
                 f"There is no source, file or folder `{redact(name_or_url)}`.",
                 hint=f"Did you mean `{near[0]}`?" if near else hint,
@@ -316,11 +320,11 @@ class App:
 
         return Cataloger(self)
 
-    def profile(self, source: str | Source) -> SourceProfile:
-        """Return the profile of a source: from a catalog or an earlier call, or measured now."""
+    def profile(self, source: str | Source, cancel: Cancellation | None = None) -> SourceProfile:
+        """Return the profile of a source: from a catalog or an earlier call, or measured now, until `cancel`."""
         from etude.catalog.storage.stored_profiles import load_stored_or_measure_profile
 
-        return load_stored_or_measure_profile(self, self.source(source))
+        return load_stored_or_measure_profile(self, self.source(source), cancel=cancel)
 
     def known_profile(self, source: str | Source) -> SourceProfile | None:
         """Return the profile of a source if it is known already; measure nothing."""
@@ -538,7 +542,14 @@ class App:
 
     def new_frames(self) -> RegisteredTables:
         """Return a source for tables that a program registers."""
-        return RegisteredTables(self.pool, self.settings.home / "cache", self.scratch, self._engine_tenant)
+        cache, tenant, room = self.settings.home / "cache", self._engine_tenant, self._registered_room
+
+        def storage_left() -> int | None:
+            # Without a limit, the store is not opened: a program may have no other use for it.
+            server = self.settings.server
+            return self.store.storage_left() if server.storage or server.tenant_storage else None
+
+        return RegisteredTables(self.pool, cache, self.scratch, tenant, room, storage_left)
 
     def others(self, primary: str, urls: Mapping[str, str | Source]) -> list[Source]:
         """Return the sources to join with the primary one, each under its given name."""
@@ -634,17 +645,23 @@ class App:
         write_capsule(self.store, self.objects, found, file)
         return found
 
+    def stream_run(self, run_id: str) -> Iterator[bytes]:
+        """Return what `export_run` writes in pieces, each written when it is taken."""
+        from etude.capsule import stream_capsule
+
+        return stream_capsule(self.store, self.objects, self.store.resolve_run(run_id), self.scratch)
+
     def give_feedback(self, run_id: str, verdict: Verdict, comment: str = "", by: str = "") -> Feedback:
         """Record whether the answer of a run is right. A wrong one suspends the scripts that would give it again."""
         from etude.feedback import give_feedback
 
         return give_feedback(self, run_id, verdict, comment, by)
 
-    def suggest_questions(self, source: str | Source, limit: int = 3) -> list[str]:
+    def suggest_questions(self, source: str | Source, limit: int = 3, cancel: Cancellation | None = None) -> list[str]:
         """Return questions about a source that the rules answer, made from what is known of its data."""
         from etude.suggested_questions import suggest_questions
 
-        return suggest_questions(self, self.source(source), limit)
+        return suggest_questions(self, self.source(source), limit, cancel)
 
     def script(self, run_id: str) -> str:
         """Return the script of a run as a Python file that was executed alone; it says so, or why it was not."""
@@ -702,17 +719,17 @@ class App:
         """The open sessions of threads, of all tenants."""
         from etude.runtime.session_pool import SessionPool
 
-        return SessionPool()
+        return SessionPool(self.settings.server.idle_memory)
 
     def lend_session(
         self, thread_id: str, source: Source | None, *, options: Mapping[str, Any] | None = None, keep: bool = True
     ) -> AbstractContextManager[Notebook]:
         """Lend the session of a thread on a source for a `with` block. See `SessionPool`."""
         # Only this source: a model's code must not reach a source that the person did not name.
-        opener = partial(self.open_session, alone=True, record=True, hold_slot=self._hold_cell_slot)
+        opener = partial(self.open_session, alone=True, record=True, hold_slot=self._hold_cell_slot, remember=False)
         return self.session_pool.lend(opener, thread_id, source, options=options, keep=keep)
 
-    def _hold_cell_slot(self, check: Callable[[], None]) -> AbstractContextManager[None]:
+    def _hold_cell_slot(self, check: Callable[[], None]) -> AbstractContextManager[object]:
         return self.cell_slots.hold(self._engine_tenant, check)
 
     @made_once
@@ -748,6 +765,7 @@ class App:
         query_limits: Limits | None = None,
         keep: bool = True,
         hold_slot: HoldSlot | None = None,
+        remember: bool = True,
     ) -> Notebook:
         """Open a persistent Python session on a source. With a `thread_id`, restore the state of that thread.
 
@@ -755,6 +773,7 @@ class App:
         recorded, but not their results.
         `network` lists the only addresses that it may connect to, such as `("api.example.com:443",)`.
         `hold_slot` is entered around each cell: it may wait, so that not too many cells run at once.
+        With `remember=False`, its history has the outcomes of its cells, but not their code, values and output.
         """
         from etude.runtime.broker import SourceAccess
         from etude.runtime.notebook import Notebook
@@ -797,12 +816,13 @@ class App:
         spec = SandboxSpec(isolation, dict(mounts or {}), allow_exec, places)
 
         def open_session(broker: SessionBroker) -> Session:
-            return Session(self.sandbox, spec, limits or self.settings.session, broker, seed)
+            # The notebook has a history of its own.
+            return Session(self.sandbox, spec, limits or self.settings.session, broker, seed, history=0)
 
         chosen = Policy() if policy == "default" else policy
         if policy == "default" and places:
             chosen = Policy(imports=Policy().imports - CONNECTING)
-        return Notebook(open_session, access, storage, chosen, thread_id, seed, hold_slot)
+        return Notebook(open_session, access, storage, chosen, thread_id, seed, hold_slot, remember)
 
     # -- results
 

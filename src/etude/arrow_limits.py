@@ -48,6 +48,26 @@ def count_decoded_arrow_bytes(batch: Any) -> int:
     return sum(_count(column) for column in batch.columns)
 
 
+def check_arrow_row_bytes(batch: Any, most: int, before: int = 0) -> None:
+    """Raise `LimitExceeded` if a row of a batch takes more than `most` bytes as plain values; 0 means no limit.
+
+    `before` is the number of rows in earlier batches, for the error.
+    """
+    if not most or count_decoded_arrow_bytes(batch) <= most:
+        return
+    at = before
+    for piece in split_arrow_batch(batch, most):
+        if (taken := count_decoded_arrow_bytes(piece)) > most:
+            raise LimitExceeded(
+                f"Row {at + 1:,} of the result has {taken:,} bytes; {most:,} are allowed in one row.",
+                hint="Select fewer columns, or parts of long values, such as `left(text, 1000)`; or raise "
+                "`limits.row_bytes` (0: no limit).",
+                limit="row_bytes",
+                value=most,
+            )
+        at += piece.num_rows
+
+
 def split_arrow_batch(batch: Any, most: int) -> Iterator[Any]:
     """Yield slices of a batch; each takes at most this many bytes as plain values, or is a single row."""
     if batch.num_rows <= 1 or count_decoded_arrow_bytes(batch) <= most:
@@ -120,11 +140,14 @@ def _count(array: Any) -> int:
     if types.is_struct(arrow):
         return rows + sum(map(_count, array.flatten()))
     if types.is_map(arrow):
-        return rows * _NULL + _count(array.keys) + _count(array.items)
+        if not rows:
+            return 0
+        start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()  # of a slice: only its own entries
+        return rows * _NULL + sum(_count(part.slice(start, end - start)) for part in (array.keys, array.items))
     if types.is_list(arrow) or types.is_large_list(arrow):
         return rows * _NULL + _count(array.flatten())
     if types.is_fixed_size_list(arrow):
-        return rows + _count(array.values)
+        return rows + _count(array.values.slice(array.offset * arrow.list_size, rows * arrow.list_size))
     if _is_view(arrow):
         return rows * _NULL + _count_views(array)
     if arrow.id in _PLAIN:

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from etude.sources.query_parameters import Params
     from etude.sources.source import Source
 
+TABLE = "data"
+"""The name of a table that is connected without a name."""
+
 
 def connect(
-    source: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    source: str | os.PathLike[str] | Mapping[str, Any] | Any | None = None,
     /,
     *,
     app: App | None = None,
@@ -38,8 +41,11 @@ def connect(
     """Open a source by path, URL or name (`$ETUDE_SOURCE` if none is given).
 
     Keywords name further sources that queries may join: `connect("crm.duckdb", files="orders/")` lets a query
-    write `files.orders`. A dict names tables to query instead: `connect({"sales": df})`; see `Connection.register`.
+    write `files.orders`. A dict names tables to query instead: `connect({"sales": df})`; see `Connection.register`. A
+    DataFrame or an Arrow table alone is the table `data`.
     """
+    if source is not None and not isinstance(source, str | os.PathLike | Mapping):
+        source = {TABLE: source}
     if isinstance(source, Mapping):
         connection = Connection(None, {n: os.fspath(u) for n, u in others.items()}, app)
         try:
@@ -147,6 +153,7 @@ class Connection(Database):
 
     def __init__(self, source: str | None, others: dict[str, str], app: App | None = None) -> None:
         self._owns_app = app is None
+        self._closed = False
         self._app = app or App()
         self._frames = self._app.new_frames()
         self._others: dict[str, str | Source] = {**others}
@@ -164,6 +171,10 @@ class Connection(Database):
             self.close()
             raise
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Conflict("This connection is closed.", hint="Open another one with `etude.connect`.")
+
     def sql(
         self,
         query: str,
@@ -179,6 +190,7 @@ class Connection(Database):
         Limits can be given by name: `db.sql(q, timeout_s=5)`. A result above a limit of `rows` or `bytes` is an error;
         `limit=100` returns the first rows.
         """
+        self._check_open()
         if limit:
             limits = change_limits(limits or self._app.settings.limits, limit)
         try:
@@ -190,6 +202,7 @@ class Connection(Database):
 
     def ask(self, question: str, **options: Any) -> Answer:
         """Answer a question about the source; see `App.ask` for the options. Raises the error that ended the run."""
+        self._check_open()
         if self._source is self._frames or not self._frames.names:
             return _with_question(self._app.ask(self._source, question, **options))
         if not self._source.native:
@@ -201,6 +214,7 @@ class Connection(Database):
 
     def plan(self, plan: QueryPlan | dict[str, Any] | str, *, record: bool | None = None) -> Result:
         """Run a QueryPlan."""
+        self._check_open()
         return self._app.plan(self._source, plan, record=record)
 
     def index(self, *, columns: Sequence[str] = (), rebuild: bool = False) -> BuiltIndex:
@@ -217,6 +231,7 @@ class Connection(Database):
 
     def catalog(self) -> Catalog:
         """Return the tables, columns, types, keys, comments and row counts."""
+        self._check_open()
         catalog = self._app.catalog(self._source)
         return catalog if self._source is self._frames else add_registered_tables(catalog, self._frames)
 
@@ -235,6 +250,8 @@ class Connection(Database):
 
     def close(self) -> None:
         """Stop the engines that this connection started, and forget the tables that it registered."""
+        # The app of somebody else stays open, and so do its sources.
+        self._closed = self._owns_app
         self._frames.close()
         if self._owns_app:
             self._app.close()

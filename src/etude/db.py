@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from etude.errors import Invalid, NotFound, Unavailable
+from etude.similar_names import similar_names
 
 if TYPE_CHECKING:
     from etude.entities import Catalog, Limits
@@ -60,7 +60,7 @@ class Database(ABC):
         table = catalog.table(name)
         if table is None:
             names = [t.name for t in catalog.tables]
-            near = difflib.get_close_matches(name, names, n=1)
+            near = similar_names(name, names, n=1)
             hint = f"Did you mean `{near[0]}`?" if near else f"Tables: {', '.join(names[:8])}."
             raise NotFound(f"There is no table `{name}`.", hint=hint)
         mapper = _type_mapper(catalog.dialect)
@@ -71,9 +71,11 @@ class Database(ABC):
         source = _IbisBackend(self)
         return operations.DatabaseTable(bare, ibis.schema(schema), source=source, namespace=namespace).to_expr()
 
-    def execute(self, expression: Any, *, record: bool | None = None) -> Result:
-        """Compile an ibis expression to the source's dialect and run it like any other query."""
-        return self.sql(self._compile(expression), record=record)
+    def execute(self, expression: Any, params: Params | None = None, *, record: bool | None = None) -> Result:
+        """Run an ibis expression, compiled to the source's dialect, or the text of a query, as `sql` does."""
+        if isinstance(expression, str):
+            return self.sql(expression, params, record=record)
+        return self.sql(self._compile(expression), params, record=record)
 
     def _compile(self, expression: Any) -> str:
         return str(_ibis().to_sql(expression.unbind(), dialect=self.catalog().dialect))

@@ -15,6 +15,8 @@ TIMEOUT_S = 60.0
 """Seconds after which a query is stopped."""
 RESULT_BYTES = 4 << 30
 """The most bytes of a result."""
+ROW_BYTES = 64 << 20
+"""The most bytes of one row of a result, which cannot be split: each copy of it is in memory as a whole."""
 STORE, OBJECTS = "etude.db", "objects"
 """Where runs and results are kept, below the home folder."""
 ENGINE_SCRATCH = 20 << 30
@@ -38,6 +40,11 @@ def default_threads() -> int:
 def default_memory() -> int:
     """Return the private memory of an engine: half of the machine's."""
     return max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2, 1 << 30)
+
+
+def default_idle_memory() -> int:
+    """Return the memory that idle sessions may hold together: a quarter of the machine's, but room for one session."""
+    return max(default_memory() // 2, 2 << 30)
 
 
 def find_settings_file(environment: Mapping[str, str]) -> Path | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from etude.defaults import RESULT_BYTES, TIMEOUT_S
+from etude.defaults import RESULT_BYTES, ROW_BYTES, TIMEOUT_S
 
 
 class Entity(BaseModel):
@@ -34,6 +34,13 @@ class ForeignKey(Entity):
     to_columns: tuple[str, ...]
 
 
+class TotalRow(Entity):
+    """Rows of a file that add up others, by a column and its value there; null if only there the column is empty."""
+
+    column: str
+    value: str | None = None
+
+
 class Table(Entity):
     """A table or view. `name` is its name in a query, schema-qualified only if necessary."""
 
@@ -49,6 +56,8 @@ class Table(Entity):
     bytes: int | None = None
     fingerprint: str | None = None
     notes: tuple[str, ...] = ()
+    totals: tuple[TotalRow, ...] = ()
+    """Rows that the notes call totals: rules leave them out."""
 
 
 class Catalog(Entity):
@@ -97,13 +106,15 @@ class SourceSpec(Entity):
 
 
 class Limits(Entity):
-    """The limits of one query. For rows and bytes, zero means no limit. A result is complete, or an error says why."""
+    """The limits of one query. Except for the time, zero means no limit. A result is complete, or an error says why."""
 
     timeout_s: float = Field(default=TIMEOUT_S, gt=0, le=1_000_000)
     rows: int = Field(default=0, ge=0)
     """A query whose result has more rows than this fails."""
     bytes: int = Field(default=RESULT_BYTES, ge=0)
     """A query whose result has more bytes than this fails."""
+    row_bytes: int = Field(default=ROW_BYTES, ge=0)
+    """A query whose result has a row of more bytes than this fails."""
     limit: int = Field(default=0, ge=0)
     """Return only the first rows. The one limit that cuts a result, and so a caller asks for it with each query."""
     scan_rows: int = Field(default=0, ge=0)
@@ -284,9 +295,10 @@ class Step(Entity):
 
 
 GuidedBy = Annotated[
-    Literal["user", "check", "chart", "budget"], BeforeValidator(lambda given: "check" if given == "gate" else given)
+    Literal["user", "check", "chart", "origins", "budget"],
+    BeforeValidator(lambda given: "check" if given == "gate" else given),
 ]
-"""Who guides a model: a person, the check of its answer, that of its chart alone, or a limit.
+"""Who guides a model: a person, the check of its answer, that of its chart or of the origins of figures, or a limit.
 
 Older logs call the check `gate`.
 """

@@ -206,13 +206,23 @@ def problem(error: BaseException) -> dict[str, Any]:
         "type": f"urn:etude:error:{error.code}",
         "title": error.title,
         "status": error.status,
-        "detail": error.message,
+        "detail": cut_message(error.message),
         "code": error.code,
         "retryable": error.retryable,
     }
     if error.hint:
-        body["hint"] = error.hint
-    return body | {k: v for k, v in error.details.items() if v is not None}
+        body["hint"] = cut_message(error.hint)
+    more = {k: cut_message(v) if isinstance(v, str) else v for k, v in error.details.items() if v is not None}
+    return body | more
+
+
+MESSAGE = 10_000
+"""The most characters of a message: an engine may quote a value of many megabytes, and errors are kept and sent on."""
+
+
+def cut_message(text: str) -> str:
+    """Return the text, cut if it is too long for a message."""
+    return text if len(text) <= MESSAGE else f"{text[:MESSAGE]}... ({len(text) - MESSAGE:,} more characters)"
 
 
 def _classes(base: type[EtudeError] = EtudeError) -> dict[str, type[EtudeError]]:
@@ -228,4 +238,4 @@ def from_problem(body: dict[str, Any]) -> EtudeError:
     cls = _classes().get(body.get("code", ""), EtudeError)
     known = {"type", "title", "status", "detail", "code", "retryable", "hint"}
     details = {k: v for k, v in body.items() if k not in known}
-    return cls(body.get("detail", ""), hint=body.get("hint", ""), **details)
+    return cls(cut_message(body.get("detail", "")), hint=cut_message(body.get("hint", "")), **details)

@@ -109,7 +109,7 @@ class Guided(Entity):
     """Guidance that the model reads before its next turn: from a person, from a check of its answer, or at a limit.
 
     After guidance at a limit (`budget`), the model has one last turn without tools. After guidance on the chart
-    (`chart`), the text and the results of its answer are kept.
+    (`chart`) or a request for the origins of figures (`origins`), the text and the results of its answer are kept.
     """
 
     type: Literal["guided"] = "guided"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 MASK = "***"
 DEPTH = 20
@@ -107,6 +108,15 @@ def _redact_parameter(part: str) -> str:
     name, value = found.groups()
     harmless = name.lower() in _HARMLESS and re.fullmatch(r"[\w.-]{1,30}", value)
     return part if harmless else f"{name}={MASK}"
+
+
+def redact_url_path(url: str) -> str:
+    """Return only the scheme and host of an HTTP URL: the path and query of a receiver often hold a token."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        return redact(url)
+    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return f"{where}/{MASK}" if parts.path.strip("/") or parts.query or parts.fragment else url
 
 
 def redact_value(value: Any, hides: Callable[[str], bool] = holds_redacted_values, depth: int = DEPTH) -> Any:

@@ -12,8 +12,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from etude.arrow_limits import count_decoded_arrow_bytes, split_arrow_batch
 from etude.arrow_values import arrow_to_python_values
-from etude.cell_text import cell_to_json, cell_to_preview_text
+from etude.cell_text import CELL_CHARS, cell_to_json, cell_to_preview_text, cut_cell_text
 from etude.column_text import columns_to_json_arrays
+from etude.defaults import ROW_BYTES
 from etude.errors import LimitExceeded, Unavailable
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 16 << 20
 """A page of JSON ends early if its values take more than this; `next` says where to go on."""
-ROW_BYTES = 64 << 20
-"""The most bytes of one row in JSON."""
 PIECE_BYTES = 4 << 20
 """Rows are converted in pieces of about this size: as Python values they take many times as much memory."""
 
@@ -120,6 +119,22 @@ class Result:
         """Return the whole result as a pandas DataFrame, as `df` does."""
         return self.df()
 
+    fetchdf = to_df = df
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows and of columns."""
+        return self.row_count, len(self.columns)
+
+    def show(self) -> None:
+        """Print the first rows, and how many there are."""
+        print(repr(self))
+
+    def dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as dicts by the names of the columns; of two columns of one name, the last counts."""
+        names = [c.name for c in self.columns]
+        return [dict(zip(names, row)) for row in self.iter_rows()]
+
     def pl(self) -> Any:
         """Return the whole result as a Polars DataFrame."""
         try:
@@ -180,10 +195,21 @@ class Result:
             columns = [arrow_to_python_values(batch.column(i), kind, shown) for i, kind in enumerate(kinds)]
             yield from zip(*columns, strict=True)
 
-    def iter_rows_in_pieces(self) -> Iterator[tuple[Any, ...]]:
+    def iter_rows_in_pieces(self, shown: bool = False) -> Iterator[tuple[Any, ...]]:
         """Yield the rows one by one, with few of them as Python values at a time; slower than `iter_rows`."""
         for piece in self.pieces():
-            yield from Result(self.info, [piece]).iter_rows()
+            yield from Result(self.info, [piece]).iter_rows(shown)
+
+    def first_rows(self, most: int) -> list[tuple[Any, ...]]:
+        """Return the first rows for the text of an answer: long cells of large rows are cut, as answers show them."""
+        rows: list[tuple[Any, ...]] = []
+        for piece, taken in iter_result_pieces(self.batches()):
+            large = taken > LARGE_ROW * piece.num_rows
+            for row in itertools.islice(Result(self.info, [piece]).iter_rows(), most - len(rows)):
+                rows.append(tuple(map(_cut_long_cell, row)) if large else row)
+            if len(rows) >= most:
+                break
+        return rows
 
     def __repr__(self) -> str:
         """Return the first rows as a table of text, and how many there are."""
@@ -255,6 +281,15 @@ def describe_result_columns(schema: Any, types: list[str]) -> tuple[ResultColumn
 
     names = types or [str(f.type) for f in schema]
     return tuple(ResultColumn(name=f.name, type=t) for f, t in zip(schema, names, strict=True))
+
+
+def _cut_long_cell(value: Any) -> Any:
+    if isinstance(value, list | tuple | dict):
+        text = str(value)
+        return cut_cell_text(text, CELL_CHARS) if len(text) > CELL_CHARS else value
+    if isinstance(value, bytes):
+        return value[:CELL_CHARS]
+    return cut_cell_text(value, CELL_CHARS) if isinstance(value, str) else value
 
 
 def iter_result_pieces(batches: Iterable[Any]) -> Iterator[tuple[Any, int]]:

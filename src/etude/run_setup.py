@@ -24,10 +24,11 @@ from etude.runtime.loop import LoopSetup
 from etude.runtime.prompt import OPENING, Earlier, Opening, open_prompt
 from etude.runtime.run_log import RunLog
 from etude.runtime.thread import earlier_thread_messages, last_success_in_thread
-from etude.runtime.tool_context import ToolResources
+from etude.runtime.tool_context import ToolResources, earlier_results_by_id
 from etude.sources.federation import federation_uses_frames, query_federated_sources
 from etude.sources.registered_tables import add_registered_tables
 from etude.tools.base import Tool
+from etude.tools.result_text import earlier_result_text
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -114,6 +115,7 @@ def make_run_resources(
     resources = ToolResources(
         names=tuple(sources),
         fingerprints={name: run_source_fingerprint(app, each) for name, each in sources.items()},
+        origins={name: source_origin(app.tenant, each.spec.url) for name, each in sources.items()},
         find_catalog=find_catalog,
         find_known=lambda name: _known_tables(app, sources[name], limits),
         query=query,
@@ -183,7 +185,9 @@ def _open_model(app: App, run: Run, resources: ToolResources) -> Model:
 
         vocabulary = app.settings.home / "cache" / "vocabulary"
         least = app.settings.offline.confidence
-        return OfflineModel(app.store, resources, run.id, vocabulary, app.read_result, least, app.playbooks.definitions)
+        return OfflineModel(
+            app.store, resources, run.id, vocabulary, app.read_result, least, app.playbooks.definitions, app.tenant
+        )
     return app.open_model(name)
 
 
@@ -287,15 +291,27 @@ def _find_earlier(app: App, run: Run) -> tuple[Earlier, str | None]:
     for run_id in dict.fromkeys(m.run_id for m in messages if m.run_id):
         with contextlib.suppress(NotFound):
             before.append(app.store.run(run_id))
+    last = last_success_in_thread(app.store, thread_id, run.source, run.id)
     openings = (_read_opening(app, r) for r in reversed(before))
     return Earlier(
         messages=messages,
         instructions=instructions,
         computed=frozenset(r.id for r in before if r.kind != "ask" or r.model == "offline"),
-        last=last_success_in_thread(app.store, thread_id, run.source, run.id),
+        last=last,
+        tables=_earlier_tables(app, last) if last else "",
         example=_find_example(app, run),
         lessons=app.playbooks.choose(run.text, run.source, run.id),
     ), next((opening.mark for opening in openings if opening is not None), None)
+
+
+def _earlier_tables(app: App, run: Run) -> str:
+    """Return the first rows of the results of an earlier run, as far as they are still stored."""
+    shown = []
+    for name, step in earlier_results_by_id(run).items():
+        with contextlib.suppress(EtudeError):
+            if step.result and step.artifact:
+                shown.append(earlier_result_text(name, app.read_result(step.result, step.artifact, run.id)))
+    return "\n".join(shown)
 
 
 def _latest(messages: list[Message], most: int) -> list[Message]:
@@ -346,6 +362,11 @@ def _known_tables(app: App, source: Source, limits: Limits) -> dict[str, Vocabul
     from etude.catalog.known_tables import known_tables
 
     return known_tables(catalog, profile)
+
+
+def source_origin(tenant: str, url: str) -> str:
+    """Return a hash of the place of a source: files that are made from its data have it in their names."""
+    return hashlib.sha256(f"{tenant}\n{url}".encode()).hexdigest()
 
 
 def run_source_fingerprint(app: App, source: Source, anywhere: bool = False) -> str:

@@ -33,7 +33,7 @@ from etude.runtime.live_runs import POLL_S
 from etude.runtime.loop import run_loop
 from etude.runtime.run_control import RunControl
 from etude.runtime.run_log import RunLog, RunStorage
-from etude.runtime.thread import earlier_thread_messages, open_thread, thread_runs
+from etude.runtime.thread import earlier_thread_messages, last_success_in_thread, open_thread, thread_runs
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -264,7 +264,8 @@ class Runs:
         with contextlib.suppress(NotFound):
             earlier = [m.text for m in earlier_thread_messages(self._app.store, run.thread_id or "", run.id)]
         corrects = run.model != "offline"
-        end = AnswerConclusion(self._app.objects, self._app.read_result, corrects, thread=earlier)(run, turn)
+        before = last_success_in_thread(self._app.store, run.thread_id, run.source, run.id) if run.thread_id else None
+        end = AnswerConclusion(self._app.objects, self._app.read_result, corrects, earlier, before)(run, turn)
         if isinstance(end, RunFinished):
             # Before the run ends: if the process dies in between, the resumed run does not add the message again.
             self._add_reply(run, end.answer or "")

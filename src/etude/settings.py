@@ -21,6 +21,7 @@ from etude.defaults import (
     OBJECTS,
     STORE,
     default_home,
+    default_idle_memory,
     default_memory,
     default_threads,
     find_settings_file,
@@ -61,6 +62,8 @@ class QueryLimits(Limits):
     """The most rows of a result; a query with more fails. 0 for no limit."""
     bytes: Size = Limits.model_fields["bytes"].default
     """The most bytes of a result, which are kept on disk; a query with more fails. 0 for no limit."""
+    row_bytes: Size = Limits.model_fields["row_bytes"].default
+    """The most bytes of one row, which is in memory several times; a query with a larger one fails. 0 for no limit."""
     limit: int = Field(default=0, ge=0, exclude=True)
     scan_bytes: Size = 0
     """Refuse, before it starts, a query estimated to read more bytes than this; 0 for no limit."""
@@ -121,14 +124,19 @@ class ServerSettings(Entity):
     """Requests that may run at once; further ones wait."""
     cells: int = Field(default_factory=lambda: max(8, 2 * (os.cpu_count() or 1)), ge=1)
     """Cells of threads that may run at once, shared fairly among tenants; by default twice the CPUs, at least 8."""
+    idle_memory: Size = Field(default_factory=default_idle_memory)
+    """Memory that idle sessions of threads may hold together; beyond it, the largest are closed. By default a quarter
+    of the machine's. A session that was closed comes back from its record."""
     runs: int = Field(default=64, ge=1, le=1000)
     """Background runs per tenant that may run at once; further ones are refused."""
     connections: int = Field(default=4000, ge=1)
-    """Connections that may be open at once; further ones are refused."""
+    """Connections that may be open at once. Further ones replace those that wait for their client, or are refused."""
     head_s: float = Field(default=10.0, gt=0)
     """Seconds within which a request's head must arrive."""
     body_s: float = Field(default=30.0, gt=0)
     """Seconds within which a request's body must arrive."""
+    response_s: float = Field(default=60.0, gt=0)
+    """Seconds within which a client must read more of a response that waits for it, or the connection is closed."""
     body: Size = 4 << 20
     """The largest request body, except for an upload."""
     upload: Size = 1 << 30
@@ -176,7 +184,7 @@ class ServerSettings(Entity):
 class OfflineSettings(Entity):
     """Settings of the rules that answer questions without a model."""
 
-    confidence: float = Field(default=0.8, ge=0, le=1)
+    confidence: float = Field(default=0.84, ge=0, le=1)
     """The least confidence of an answer; what the rules understand less surely, they refuse. 0 refuses nothing."""
 
 

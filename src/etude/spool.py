@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ MEMORY = 16 << 20
 GROUP_ROWS = 1 << 16
 GROUP_BYTES = 16 << 20
 DICTIONARY_BYTES = 1 << 18
+_wide_group = threading.Lock()
+"""Held while a row group is written that is large because of a single row."""
 
 
 class Spool:
@@ -106,12 +110,12 @@ class SpoolParquetFile:
     def write(self, batch: Any) -> None:
         """Add a batch; write row groups to disk as they fill."""
         for group in self._groups.add(batch):
-            self._writer.write_table(group, row_group_size=GROUP_ROWS)
+            _write_group(self._writer, group)
 
     def close(self) -> None:
         """Write the remaining rows and the footer."""
         for group in self._groups.rest():
-            self._writer.write_table(group, row_group_size=GROUP_ROWS)
+            _write_group(self._writer, group)
         self._writer.close()
 
 
@@ -121,9 +125,15 @@ def spool_to_parquet(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
     with _writer(sink, groups.schema) as writer:
         for batch in batches:
             for group in groups.add(batch):
-                writer.write_table(group, row_group_size=GROUP_ROWS)
+                _write_group(writer, group)
         for group in groups.rest():
-            writer.write_table(group, row_group_size=GROUP_ROWS)
+            _write_group(writer, group)
+
+
+def _write_group(writer: Any, group: Any) -> None:
+    # Encoding takes several copies of a wide row: one row at a time, so that the copies of many do not add up.
+    with _wide_group if group.nbytes > 2 * GROUP_BYTES else nullcontext():
+        writer.write_table(group, row_group_size=GROUP_ROWS)
 
 
 def _writer(where: Any, schema: Any) -> Any:

@@ -21,16 +21,17 @@ TRY_S = 10.0
 """Seconds that the query of a suggested question may take."""
 
 
-def suggest_questions(app: App, source: Source, limit: int = 3) -> list[str]:
+def suggest_questions(app: App, source: Source, limit: int = 3, cancel: Cancellation | None = None) -> list[str]:
     """Return questions about a source whose queries were run and returned rows. Nothing is recorded."""
     now = datetime.now(UTC)
     run = Run(id=new_id("questions"), kind="ask", text="", source=source.name, created_at=now)
-    rules = OfflineModel(
-        app.store, app.resources_for(run, source), run.id, app.settings.home / "cache" / "vocabulary", app.read_result
-    )
+    folder = app.settings.home / "cache" / "vocabulary"
+    rules = OfflineModel(app.store, app.resources_for(run, source), run.id, folder, app.read_result, tenant=app.tenant)
     limits = lower_limits(app.settings.limits, {"timeout_s": TRY_S})
     found: list[str] = []
-    for meant in suggest_from_vocabulary(rules.vocabulary(source.name, Cancellation()), now.date()):
+    cancel = cancel or Cancellation()
+    for meant in suggest_from_vocabulary(rules.vocabulary(source.name, cancel), now.date()):
+        cancel.check()
         try:
             answered = app.plan(source, meant.plan, limits=limits, record=False).row_count
         except STOPS:

@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,11 +20,14 @@ from etude.entities import Catalog, Entity, SourceSpec, UploadedFile
 from etude.errors import Conflict, EtudeError, Invalid, SourceError
 from etude.ids import new_id
 from etude.scratch_folder import ScratchFolder
+from etude.sources.base import LoadWait
+from etude.sources.files.file_cache import LOAD_S
 from etude.sources.source_url import check_source_name, source_kind, source_name_from_url
 from etude.store.artifact_folder import artifact_chunks
 
 if TYPE_CHECKING:
     from etude.app import App
+    from etude.store.base import Store
 
 PLACE = "uploads"
 """The folder of the object store that holds uploaded files."""
@@ -135,10 +139,14 @@ class Uploads:
             if chosen in self._app.sources():
                 continue
             try:
-                catalog = self._app.open_source(chosen, spec).catalog(self._app.settings.limits)
+                source = self._app.open_source(chosen, spec)
+                source.mount(wait=_RoomWait(self._app.store, self._folder(spec.url.removeprefix(SCHEME)), size))
+                catalog = source.catalog(self._app.settings.limits)
             except EtudeError as error:
                 raise _named(error, spec) from None
-            if self._app.store.add_source(chosen, spec, {spec.url: size}):
+            # An archive may unpack to a thousand times its size, and what is made of it stays on the disk.
+            made = _count_made_bytes(self._folder(spec.url.removeprefix(SCHEME)))
+            if self._app.store.add_source(chosen, spec, {spec.url: size + made}):
                 return chosen, catalog
         raise _taken(name or source_name_from_url(file))
 
@@ -206,6 +214,12 @@ class Uploads:
         if objects.folder is not None:
             shutil.rmtree(objects.folder / PLACE / self._app.tenant / upload, ignore_errors=True)
         shutil.rmtree(self._folder(upload), ignore_errors=True)
+        vocabularies = self._app.settings.home / "cache" / "vocabulary"
+        if vocabularies.is_dir():
+            from etude.run_setup import source_origin
+            from etude.runtime.offline_model import forget_vocabularies
+
+            forget_vocabularies(vocabularies, source_origin(self._app.tenant, f"{SCHEME}{upload}"))
 
     def remove_leftovers(self) -> None:
         """Remove what processes that were killed left of uploads, and copies of uploads that were removed elsewhere."""
@@ -237,6 +251,25 @@ def _lock_new_folder(folder: Path) -> int:
                 if os.path.samestat(os.fstat(lock), os.stat(folder)):
                     return lock
             os.close(lock)
+
+
+class _RoomWait(LoadWait):
+    """Waits until an upload is read, and ends that once what is made of it passes what is left of the quota."""
+
+    def __init__(self, store: Store, folder: Path, size: int) -> None:
+        super().__init__(LOAD_S)
+        self._store = store
+        self._folder = folder
+        self._size = size
+        self._left = store.storage_left()
+
+    def check(self, path: str) -> None:
+        """Raise `LimitExceeded` also if the files on the disk are more than the tenant may keep."""
+        super().check(path)
+        size = self._size + _count_made_bytes(self._folder)
+        if self._left is not None and size > self._left:
+            self._store.check_room(size)
+            self._left = self._store.storage_left()  # another upload was removed meanwhile
 
 
 class Keep:
@@ -285,6 +318,16 @@ def _file_names(files: Sequence[ReceivedFile]) -> list[str]:
 def _numbered(name: str) -> Iterator[str]:
     yield name
     yield from (f"{name}_{number}" for number in range(2, MOST_NAMES))
+
+
+def _count_made_bytes(folder: Path) -> int:
+    """Return the bytes of the files below a folder, without those that links lead to."""
+    found = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # an engine that reads an upload removes files, too
+            about = path.lstat()
+            found += about.st_size if stat.S_ISREG(about.st_mode) else 0
+    return found
 
 
 def make_upload_report(name: str, catalog: Catalog, size: int = 0) -> UploadReport:

@@ -233,6 +233,16 @@ def test_a_webhook_to_a_private_address_is_refused(agents: AgentControl, app: Ap
         assert "not a public address" in wait_until(lambda: agents.get("hook").last_error)
 
 
+def test_the_path_of_a_url_is_shown_to_no_reader(agents: AgentControl, app: App, hub: Hub) -> None:
+    """Many receivers know their senders by a token in the URL. Nothing listens at this one."""
+    config = {"url": "http://127.0.0.1:9/T0KEN?key=T0KEN", "secret": "swordfish!", "topics": ["n"]}
+    with Worker(app, agents.queue):
+        assert agents.create("webhook", config, id="hook").config["url"] == "http://127.0.0.1:9/***"
+        hub.publish("n", 1)
+        wait_until(lambda: "error" in (agents.get("hook").last_output or {}))
+    assert "T0KEN" not in agents.get("hook").model_dump_json() + str(agents.steps("hook"))
+
+
 def test_a_url_may_contain_any_character(agents: AgentControl, app: App, hub: Hub, receiver: Receiver) -> None:
     url = f"{receiver.url}/gr\u00f6\u00dfe/a%20b?x=\u00e4 y&z=1"
     agents.create("webhook", {"url": url, "secret": "swordfish!", "topics": ["n"]}, id="hook")
@@ -303,6 +313,60 @@ def test_a_webhook_is_woken_even_if_another_is_destroyed_meanwhile(
     monkeypatch.setattr(agents.agent_store, "listening", lambda: listening)
     waker.wake()
     assert agents.queue.read("SELECT count(*) FROM actions WHERE kind = 'message'") == [(1,)]
+
+
+def test_an_agent_that_cannot_be_woken_keeps_none_of_another_tenant_asleep(
+    app: App, agents: AgentControl, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One tenant has used up its storage, and an agent of another has a configuration that no version wrote."""
+    config = {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}
+    for tenant in ("bad", "full", "usual"):
+        AgentControl(app.store.scoped(tenant), agents.queue.of(tenant)).create("webhook", config, id="hook")
+    claimed = agents.queue.turn(claim=3).claimed
+    agents.queue.turn([Finish(claim, "done") for claim in claimed])
+    with app.store._transaction() as execute:
+        execute("UPDATE agents SET config = ? WHERE tenant = 'bad'", '{"topics": 7}')
+    full = app.store.scoped("full")
+    full.add_message(full.create_thread("long").id, "user", "x" * 100_000)
+    app.store.limit_storage(lambda tenant: 50_000 if tenant == "full" else 0)
+    waker = HubWaker(agents.agent_store)
+    waker._at = Topics(agents.queue).last_settled()
+    for tenant in ("bad", "full", "usual"):
+        Topics(agents.queue.of(tenant)).publish("n", 1)
+    for _ in range(2):
+        waker.wake()
+    woken = agents.queue.read("SELECT tenant FROM actions WHERE kind = 'message' ORDER BY tenant")
+    assert woken == [("full",), ("usual",)]
+    assert caplog.text.count("agent hook of tenant bad cannot be woken") == 1
+
+
+@pytest.mark.parametrize("topics", [["n"] * 101, ["x" * 129], [""]])
+def test_the_topics_of_an_agent_are_few_and_short(agents: AgentControl, topics: list[str]) -> None:
+    with pytest.raises(Invalid, match="topics"):
+        agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": topics})
+
+
+def test_the_patterns_of_one_tenant_keep_no_agent_of_another_asleep(app: App, agents: AgentControl) -> None:
+    """The stored configurations have as many patterns as an older version took."""
+    config = {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}
+    many, usual = (AgentControl(app.store.scoped(name), agents.queue.of(name)) for name in ("many", "usual"))
+    for n in range(20):
+        many.create("webhook", config, id=f"hook{n}")
+    usual.create("webhook", config, id="hook")
+    agents.queue.turn([Finish(claim, "done") for claim in agents.queue.turn(claim=21).claimed])
+    with app.store._transaction() as execute:
+        for n in range(20):
+            stored = json.dumps(config | {"topics": [f"{n}{i}{'*a' * 60}" for i in range(5000)]})
+            execute("UPDATE agents SET config = ? WHERE tenant = 'many' AND id = ?", stored, f"hook{n}")
+    waker = HubWaker(agents.agent_store)
+    waker._at = Topics(agents.queue).last_settled()
+    for n in range(300):
+        Topics(agents.queue.of("many")).publish(f"{'a' * 100}{n}", n)
+    Topics(agents.queue.of("usual")).publish("n", 1)
+    started = time.monotonic()
+    waker.wake()
+    assert time.monotonic() - started < 20
+    assert agents.queue.read("SELECT count(*) FROM actions WHERE kind = 'message' AND tenant = 'usual'") == [(1,)]
 
 
 def test_a_webhook_with_a_queued_step_is_not_woken_again(agents: AgentControl, hub: Hub) -> None:

@@ -23,7 +23,7 @@ from etude.app import App
 from etude.entities import Entity
 from etude.errors import Conflict, Invalid
 from etude.store.action import NewAction
-from etude.store.identity import Identity
+from etude.store.identity import Identity, Spent
 from etude.store.queue import Queue
 from etude.store.topics import Topics
 
@@ -720,21 +720,44 @@ def test_a_listening_kind_without_topics_gets_all_events(
     wait_until(lambda: len(seen) > before)
 
 
-def test_leases_are_renewed_if_waking_agents_fails(
-    agents: AgentControl, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "part", ["hub.HubWaker.wake", "worker.Worker._read_control", "worker.Worker._sweep", "worker.Queue.write_totals"]
+)
+def test_leases_are_renewed_and_spending_is_stored_if_a_part_of_maintenance_fails(
+    agents: AgentControl, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
-    def fail(_: Any) -> None:
+    def fail(*_: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr("etude.agents.hub.HubWaker.wake", fail)
+    monkeypatch.setattr(f"etude.agents.{part}", fail)
     worker = work(lease=1.0)
     agents.create("script", id="a")
     gate.wait()
     began = worker._renewed
+    worker._identity.spend("key", Spent(tokens=3))
     wait_until(lambda: worker._renewed > began + 1.5)
+    wait_until(lambda: agents.queue.read("SELECT tokens FROM spending WHERE key_id = 'key'") == [(3,)])
     gate.open.set()
     wait_until(lambda: agents.get("a").activity == "done")
     assert outcomes(agents, "a") == [("ok", "whole")]
+
+
+def test_leases_are_renewed_and_control_is_read_while_agents_are_woken(
+    agents: AgentControl, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken = threading.Event()
+    monkeypatch.setattr("etude.agents.hub.HubWaker.wake", lambda _: woken.wait(300))
+    worker = work(lease=1.0)
+    agents.create("script", id="a")
+    gate.wait()
+    began = worker._renewed
+    try:
+        wait_until(lambda: worker._renewed > began + 1.5)
+        agents.pause("a", mode="now")
+        wait_until(lambda: agents.get("a").activity == "paused")
+    finally:
+        woken.set()
+        gate.open.set()
 
 
 def test_leases_are_renewed_during_pruning(

@@ -164,6 +164,20 @@ def test_a_key_creates_no_key_that_may_use_more(guarded: TestClient, app: App) -
     assert next(key["limits"] for key in listed if key["id"] == plain)["per_minute"] == 50
 
 
+def test_limits_of_the_settings_hold_for_created_keys(app: App, shop: Path) -> None:
+    limited = app.settings.server.model_copy(update={"per_minute": 60, "at_once": 5, "daily_seconds": 0.0})
+    app.settings = app.settings.model_copy(update={"server": limited})
+    asked = {"per_minute": 0, "at_once": 9, "daily_seconds": 30.0}
+    with TestClient(create_app(app, keys_required=True)) as client:
+        headers = bearer(app, "admin")
+        made = client.post("/api/keys", json={"name": "more", "role": "admin", "limits": asked}, headers=headers).json()
+        client.post("/api/keys", json={"name": "plain", "role": "admin"}, headers=headers)
+        listed = {key["name"]: key["limits"] for key in client.get("/api/keys", headers=headers).json()["items"]}
+    assert made["id"]
+    assert (listed["more"]["per_minute"], listed["more"]["at_once"], listed["more"]["daily_seconds"]) == (60, 5, 30.0)
+    assert listed["plain"]["per_minute"] is None
+
+
 def test_a_key_has_its_rate(guarded: TestClient, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     moment = time.monotonic()
     monkeypatch.setattr(access_control, "time", SimpleNamespace(monotonic=lambda: moment))
@@ -266,8 +280,9 @@ def test_what_was_spent_is_seen_while_it_is_put_on_record(app: App, monkeypatch:
     write = identity._write
 
     def write_slowly(*what: Any) -> None:
-        reader.start()
-        reader.join(0.2)
+        if not reader.ident:
+            reader.start()
+            reader.join(0.2)
         write(*what)
 
     monkeypatch.setattr(identity, "_write", write_slowly)
@@ -423,3 +438,15 @@ def test_a_session_is_found_among_other_cookies() -> None:
         "etude_session=a\\b",
     ):
         assert access_control.read_access_secrets({"cookie": header}).cookie is None, header
+
+
+def test_logging_in_counts_toward_the_rate_of_the_key(app: App) -> None:
+    """The key is in the body of the request."""
+    identity = Identity(app.store)
+    _, secret = identity.create_key("page", "reader", limits=KeyLimits(per_minute=3))
+    with TestClient(create_app(app, keys_required=True)) as page:
+        seen = []
+        for _ in range(5):
+            seen.append(page.post("/api/session", json={"key": secret}).status_code)
+            page.cookies.clear()
+    assert seen == [200, 200, 200, 429, 429]

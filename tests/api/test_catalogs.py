@@ -17,7 +17,7 @@ def test_a_catalog_is_made_in_the_background(client: TestClient, app: App) -> No
     assert answer.headers["location"] == f"/api/runs/{answer.json()['id']}"
     run = ended(client, answer.json()["id"])
     assert (run["kind"], run["status"]) == ("catalog", "succeeded"), run["error"]
-    assert run["answer"] == "The catalog of shop is made: 1 table, no changes."
+    assert run["answer"] == "The catalog of shop is made: 1 table, 3,704 rows, no changes."
     assert list(app.objects.names("catalogs/team/shop"))
     pages = [a for a in run["artifacts"] if a["media"] == "text/html"]
     page = client.get(f"/api/runs/{run['id']}/artifacts/{pages[-1]['hash']}")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import httpx
+import pytest
 from fastapi.testclient import TestClient
 from tests.patience import wait_until
 
@@ -129,3 +130,24 @@ def test_a_shutdown_ends_streams_and_lets_runs_end(tmp_path: Path, shop: Path) -
         # The server is gone: it waited for the run, whose last event the stream still carried.
         assert app.store.run(run_id).status == "succeeded"
         assert read_stream(stream.read().decode())[-1][1]["type"] == "run.finished"
+
+
+@pytest.mark.parametrize("how", ["key", "session"])
+def test_a_stream_ends_when_its_key_is_revoked(app: App, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr(event_streams, "HEARTBEAT_S", 0.1)
+    identity = Identity(app.store)
+    key, secret = identity.create_key("listener", "analyst")
+    _, admin = identity.create_key("admin", "admin")
+    with listening(app, keys_required=True) as server, httpx.Client(base_url=server.url, timeout=120) as web:
+        headers = {"Authorization": f"Bearer {secret}"}
+        if how == "session":
+            web.post("/api/session", json={"key": secret})
+            headers = {}
+        with web.stream("GET", "/api/events/news", headers=headers) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "retry: 1000"
+            assert any(line == ": still here" for line in lines)
+            gone = httpx.delete(f"{server.url}/api/keys/{key.id}", headers={"Authorization": f"Bearer {admin}"})
+            assert gone.status_code == 204
+            for _ in lines:
+                pass  # it ends

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -18,6 +21,8 @@ from etude.learning.edits.merge import merge_edit
 from etude.learning.edits.workspace import Hunk, Workspace
 from etude.learning.observer.operations import read_operations
 from etude.learning.observer.playbook_drafts import find_playbook_drafts, write_playbook_drafts
+from etude.store.base import Store
+from etude.store.diagnoses import StoredDiagnoses
 from etude.store.edits import StoredEdit, StoredEdits, StoredSuiteRun
 
 
@@ -124,6 +129,50 @@ def test_failures_of_the_same_cause_are_a_finding(app: App, client: TestClient) 
     assert (found["count"], found["kind"]) == (3, "sql")
     assert found["diagnosis"]
     assert len(found["evidence"]) == 3
+
+
+def test_findings_read_only_the_beginnings_of_long_texts(
+    app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        with pytest.raises(EtudeError):
+            app.sql("sales", f"SELECT nowhere FROM sales -- {number} " + "x" * 150_000)
+    sizes = []
+    read = Store._read
+
+    def measure(store: Store, sql: str, *values: object) -> Any:
+        rows = read(store, sql, *values)
+        if "step.finished" in sql:  # other threads read as well
+            sizes.append(sum(len(value) for row in rows for value in row if isinstance(value, str)))
+        return rows
+
+    with monkeypatch.context() as patched:
+        for kind in (Store, *Store.__subclasses__()):
+            if "_read" in vars(kind):
+                read = kind._read
+                patched.setattr(kind, "_read", measure)
+        [found] = client.get("/api/learning/findings").json()["items"]
+    assert found["count"] == 4
+    assert 0 < sum(sizes) < 150_000
+
+
+def test_findings_are_computed_once_for_all_who_wait(
+    app: App, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft(app)
+    computed = []
+
+    def compute(diagnoses: StoredDiagnoses) -> dict[tuple[str, str], tuple[str, str]]:
+        computed.append(time.monotonic())
+        time.sleep(0.5)
+        return {}
+
+    monkeypatch.setattr(StoredDiagnoses, "all", compute)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: client.get("/api/learning/findings").json(), range(8)))
+    assert all(answer == answers[0] for answer in answers)
+    # A request that comes after the end of a computation starts the next one.
+    assert len(computed) < 4
 
 
 # Kinds, questions, descriptions.

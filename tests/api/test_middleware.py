@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import selectors
 import socket
+import struct
+import sys
+import termios
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,6 +22,7 @@ from fastapi.testclient import TestClient
 from tests.patience import wait_until
 
 from api.conftest import Running, listening, open_app
+from etude.api.middleware import RequestHash
 from etude.app import App
 
 KEYS = {"type", "title", "status", "detail", "code", "retryable"}
@@ -124,6 +130,46 @@ def test_slow_heads_are_not_waited_for(tmp_path: Path, shop: Path) -> None:
 def test_a_head_that_is_too_large(server: Running) -> None:
     seen, problem = talk(server, b"GET / HTTP/1.1\r\n", *[b"x: " + b"y" * 50_000 + b"\r\n"] * 10)
     assert (seen, problem["status"]) == (431, 431)
+
+
+@pytest.mark.parametrize("name", ["content-type", "accept", "x-csrf-token", "prefer"])
+def test_a_header_that_is_too_long_is_refused_before_it_is_parsed(server: Running, name: str) -> None:
+    """The standard library takes quadratic time for the parameters of a header, on the event loop."""
+    first, long = f"{name}: text/plain\r\n", f'{name}: multipart/x;"{";" * 60_000}\r\n'
+    head = f"POST /api/session HTTP/1.1\r\nhost: localhost\r\n{first}{long}idempotency-key: k\r\n"
+    started = time.perf_counter()
+    seen, problem = talk(server, f"{head}content-length: 2\r\n\r\n{{}}".encode())
+    assert (seen, problem["code"]) == (431, "request_header_fields_too_large")
+    assert name in problem["detail"]
+    assert time.perf_counter() - started < 3
+
+
+MULTIPART = "multipart/form-data; charset=utf-8; boundary="
+
+
+@pytest.mark.parametrize(
+    ("boundary", "same"), [("{}{}", True), ('"{}.{}"', True), ("{}{} ; x=1", True), ("{:.1}", False)]
+)
+def test_the_boundary_of_a_form_does_not_count_as_its_content(boundary: str, same: bool) -> None:
+    seen = set()
+    for name in ("abcdefgh", "ijklmnop"):
+        quoted = boundary.format(name, 1)
+        mark = quoted.partition(" ")[0].strip('"').encode()
+        body = b"--" + mark + b"\r\nfield\r\n--" + mark + b"--\r\n"
+        for size in (1, 3, 1000):
+            content = RequestHash({"path": "/", "query_string": b""}, MULTIPART + quoted)
+            for start in range(0, len(body), size):
+                content.add(body[start : start + size])
+            seen.add(content.hexdigest())
+    assert len(seen) == (1 if same else 2)
+
+
+@pytest.mark.parametrize("boundary", ["a", "a" * 8])
+def test_a_body_made_of_boundaries_is_hashed_quickly(boundary: str) -> None:
+    content = RequestHash({"path": "/", "query_string": b""}, MULTIPART + boundary)
+    started = time.process_time()
+    content.add(b"a" * (4 << 20))
+    assert time.process_time() - started < 0.5
 
 
 @pytest.mark.parametrize(
@@ -256,6 +302,89 @@ def test_a_connection_with_a_request_in_work_is_not_closed_for_a_new_one(tmp_pat
             with pytest.raises(TimeoutError):
                 connection.recv(1)
         assert talk(server, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")[0] == 503
+
+
+UNREAD = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n%s\r\n"
+"""A request without a key whose response is larger than what a connection may hold."""
+
+
+def connect_without_reading(server: Running, request: bytes) -> socket.socket:
+    """Send a request on a connection that takes next to nothing of its response."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    connection.settimeout(120)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(request)
+    return connection
+
+
+def count_unread(server: Running) -> int:
+    """Count the connections whose responses wait for their clients."""
+    open_now = [c.transport for c in list(server.listener.server_state.connections)]
+    return sum(transport.get_write_buffer_size() > 0 for transport in open_now if transport is not None)
+
+
+@pytest.mark.parametrize("request_head", [UNREAD % b"", UNREAD % b"connection: close\r\n"], ids=["keep", "close"])
+def test_connections_whose_responses_are_not_read_make_room_for_new_ones(
+    tmp_path: Path, shop: Path, request_head: bytes
+) -> None:
+    with serving(tmp_path / "home", shop, connections=16) as server, ExitStack() as stack:
+        for count in range(1, 17):
+            stack.enter_context(connect_without_reading(server, request_head))
+            wait_until(lambda count=count: count_unread(server) == count)  # type: ignore[misc]
+        assert talk(server, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")[0] == 200
+        assert count_unread(server) == 15
+
+
+@pytest.mark.parametrize("request_head", [UNREAD % b"", UNREAD % b"connection: close\r\n"], ids=["keep", "close"])
+def test_a_response_that_is_not_read_is_given_up(tmp_path: Path, shop: Path, request_head: bytes) -> None:
+    """The connection is reset, so that the kernel keeps nothing of it either."""
+    with (
+        serving(tmp_path / "home", shop, response_s=0.5) as server,
+        connect_without_reading(server, request_head * 4) as connection,
+    ):
+        wait_until(lambda: count_unread(server) == 1)
+        wait_until(lambda: not server.listener.server_state.connections)
+        with pytest.raises(ConnectionResetError):
+            while connection.recv(65_536):
+                pass
+
+
+def test_a_response_that_is_read_slowly_is_complete(tmp_path: Path, shop: Path) -> None:
+    with (
+        serving(tmp_path / "home", shop, response_s=2) as server,
+        connect_without_reading(server, UNREAD % b"connection: close\r\n") as connection,
+    ):
+        answer, started = b"", time.monotonic()
+        while part := connection.recv(10_000):
+            answer += part
+            time.sleep(0.05)
+    assert complete(answer)
+    assert time.monotonic() - started > 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not limit it for a connection")
+def test_the_kernel_takes_little_of_a_response_that_is_not_read(server: Running) -> None:
+    with connect_without_reading(server, UNREAD % b"" * 16):
+        wait_until(lambda: count_unread(server) == 1)
+        (held,) = [c.transport for c in server.listener.server_state.connections if c.transport.get_write_buffer_size()]
+        unsent = fcntl.ioctl(held.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0" * 4)
+        assert struct.unpack("i", unsent)[0] < 400_000
+
+
+def test_bodies_without_a_key_that_do_not_come_make_room_for_others(tmp_path: Path, shop: Path) -> None:
+    """With a key they are work, and few."""
+    start = post(b"", "content-length: 1000", path="/api/session")
+    limits = PATIENT | {"connections": 16}
+    with (
+        open_app(tmp_path / "home", shop, server=limits) as app,
+        listening(app, keys_required=True) as server,
+        ExitStack() as stack,
+    ):
+        for _ in range(32):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 120))
+            connection.sendall(start)
+        assert talk(server, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")[0] == 200
 
 
 def resident() -> int:

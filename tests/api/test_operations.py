@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from tests.api.conftest import open_app
+from tests.patience import wait_until
 
 from etude import __version__
 from etude.api import access_control, sandbox_probe, server_state
@@ -154,6 +155,31 @@ def test_actions_and_events_are_listed_and_steered(client: TestClient, app: App)
     reasons = {entry["reason"] for entry in client.get("/api/audit").json()["items"]}
     assert {"a trial", "a mistake", "holidays", "done"} <= reasons
     assert client.post("/api/agents/o/pause", json={"reason": "x" * 1001}).status_code == 422
+
+
+def test_a_reason_that_cannot_be_stored_does_not_stop_the_audit(client: TestClient) -> None:
+    for bad in ("a\0b", "\udcff"):
+        body = json.dumps({"kind": "echo", "id": "o", "reason": bad})
+        refused = client.post("/api/agents", content=body, headers={"Content-Type": "application/json"})
+        assert refused.status_code == 422
+    assert client.delete("/api/runs/none", params={"reason": "a\0b"}).status_code == 404
+    client.post("/api/agents", json={"kind": "echo", "id": "o", "reason": "a trial"})
+    listed = client.get("/api/audit").json()["items"]
+    assert {"a\ufffdb", "a trial"} <= {entry["reason"] for entry in listed}
+
+
+def test_the_audit_is_stored_though_the_access_log_cannot_be_written(client: TestClient, app: App) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    server = client.app.state.server  # type: ignore[attr-defined]
+    server.access = TelemetryAccessLog(Gone())
+    client.post("/api/agents", json={"kind": "echo", "id": "o", "reason": "a trial"})
+    wait_until(lambda: app.store._read("SELECT 1 FROM audit WHERE reason = 'a trial'"))
+    client.post("/api/agents/o/pause", json={"reason": "holidays"})
+    wait_until(lambda: app.store._read("SELECT 1 FROM audit WHERE reason = 'holidays'"))
+    server.access = None
 
 
 def test_the_log_of_a_request_that_begins_a_run_has_its_ids(tmp_path: Path, shop: Path) -> None:

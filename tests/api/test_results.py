@@ -19,6 +19,7 @@ import psutil
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
+from tests.patience import wait_until
 
 from api.conftest import listening
 from etude.api import result_reader
@@ -102,7 +103,7 @@ def test_the_answer_to_a_query_ends_early_too(client: TestClient) -> None:
 
 
 def test_a_row_too_large_for_json_is_refused(client: TestClient, app: App) -> None:
-    path = run(app, "SELECT repeat('x', 70000000) AS s")
+    path = run(app, "SELECT repeat('x', 70000000) AS s", row_bytes=0)
     refused = client.get(path)
     assert (refused.json()["code"], refused.json()["limit"]) == ("limit_exceeded", "bytes")
     assert "Parquet" in refused.json()["hint"]
@@ -137,6 +138,47 @@ def test_sort_orders_are_kept_up_to_a_number_of_bytes(tmp_path: Path, monkeypatc
     assert kept == [False, True, True, False]
     orders.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sort_orders_are_kept_up_to_a_number_of_open_files(tmp_path: Path) -> None:
+    def count() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    orders, before = ResultSortOrders(tmp_path), count()
+    for number in range(3 * result_reader.SORTED):
+        with orders.borrow((number,)) as order:
+            order.file.write(bytes(8))
+            order.file.flush()
+            orders.keep((number,), order)
+    assert count() - before == result_reader.SORTED
+    with orders.borrow((3 * result_reader.SORTED - 1,)) as order:
+        assert order.filled
+    orders.close()
+    for number in range(10):
+        with orders.borrow((number,)) as order:
+            orders.keep((number,), order)
+    assert count() == before  # an order without rows has no second page
+
+
+def test_an_export_that_is_read_slowly_takes_no_room_on_the_disk(app: App) -> None:
+    path = run(app, "SELECT md5(i::VARCHAR) || md5((-i)::VARCHAR) AS a FROM range(500000) r(i)")
+
+    def held() -> int:
+        """Return the bytes of scratch files, also of those that have no name any more."""
+        opened = (Path(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
+        unnamed = sum(f.stat().st_size for f in opened if f.exists() and os.readlink(f).startswith(f"{app.scratch}/"))
+        return unnamed + sum(f.stat().st_size for f in app.scratch.rglob("*") if f.is_file())
+
+    before = held()  # by earlier tests
+    with listening(app) as server, httpx.Client(base_url=server.url, timeout=600) as client:
+        with client.stream("GET", path.replace("/result", "/export")) as answer:
+            assert answer.status_code == 200
+            pieces = answer.iter_raw()
+            size = len(next(pieces))
+            assert held() - before < 1 << 20
+            size += sum(map(len, pieces))
+        assert size > 10 << 20
+        wait_until(lambda: held() <= before)
 
 
 def test_a_download_whose_process_dies_breaks_off_and_the_next_succeeds(app: App) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import threading
 import time
@@ -89,7 +90,8 @@ def test_runs_are_listed_by_page_and_filter(client: TestClient, app: App) -> Non
     assert texts == ["SELECT 2 AS listed", "SELECT 1 AS listed", "SELECT 0 AS listed"]
     assert rest["next"] is None
     assert client.get("/api/runs", params={"status": "failed", "text": "AS listed"}).json()["items"] == []
-    assert client.get("/api/runs", params={"cursor": "x"}).status_code == 422
+    for cursor in ("x", base64.urlsafe_b64encode(b"[" * 6000).decode(), base64.urlsafe_b64encode(b"[" * 600).decode()):
+        assert client.get("/api/runs", params={"cursor": cursor}).status_code == 422
 
 
 def test_a_long_text_is_cut_in_lists_and_says_so(client: TestClient) -> None:
@@ -347,3 +349,12 @@ def test_a_run_is_pinned_and_deleted(client: TestClient) -> None:
     for path in ("", "/events", "/result"):
         assert client.get(f"/api/runs/{run_id}{path}").status_code == 404
     assert client.delete(f"/api/runs/{run_id}").status_code == 404
+
+
+def test_deleting_a_thread_closes_its_session(client: TestClient, app: App) -> None:
+    thread = client.post("/api/threads", json={"title": "x", "dataset": "shop"}).json()["id"]
+    run = begin(client, "python", "x = 1", thread_id=thread)
+    assert ended(client, run["id"])["status"] == "succeeded"
+    open_before = app.session_pool.counts()
+    assert client.delete(f"/api/threads/{thread}").status_code == 204
+    assert sum(app.session_pool.counts().values()) == sum(open_before.values()) - 1

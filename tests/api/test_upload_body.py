@@ -13,7 +13,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
+from tests.patience import wait_until
 
 from api.conftest import Running, listening
 from etude.api.server import create_app
 from etude.app import App
+from etude.cancellation import Cancellation
+from etude.errors import Cancelled
 from etude.store.identity import Identity
 from workbook import write_workbook
 
@@ -285,7 +288,7 @@ def test_what_the_operator_added_stays(client: TestClient) -> None:
 @pytest.fixture
 def guarded(home: Path) -> Iterator[tuple[App, TestClient, dict[str, dict[str, str]]]]:
     """A server with keys: an analyst and a reader of one tenant, and an analyst of another."""
-    with App(home=str(home), server={"tenant_storage": {"ours": 1000}}) as app:
+    with App(home=str(home), server={"tenant_storage": {"ours": 5000}}) as app:
         keys = {}
         for name, role, tenant in (("ann", "analyst", "ours"), ("ray", "reader", "ours"), ("bob", "analyst", "theirs")):
             _, secret = Identity(app.store).create_key(name, role, tenant)  # type: ignore[arg-type]
@@ -321,8 +324,9 @@ def test_it_counts_toward_the_tenant_s_storage(guarded: tuple[App, TestClient, d
     app, client, keys = guarded
     store = app.scoped("ours").store
     client.post("/api/datasets", files={"file": ("sales.csv", SALES)}, headers=keys["ann"])
-    assert store.storage_use().files == len(SALES)
-    large = b"x\n" + b"1\n" * 500
+    # The table that was made of the file stays on the disk too.
+    assert len(SALES) < store.storage_use().files < 5000
+    large = b"x\n" + b"1\n" * 3000
     for params in ({}, {"name": "large"}):
         over = client.post("/api/datasets", params=params, content=large, headers=keys["ann"])
         assert (over.status_code, over.json()["limit"]) == (429, "storage")
@@ -534,3 +538,52 @@ def test_a_request_repeated_at_once_finds_the_response_kept(live: Running, monke
         once, twice = (web.post("/api/datasets", files={"file": ("sales.csv", SALES)}, headers=headers) for _ in "12")
     assert (once.status_code, twice.status_code) == (201, 201)
     assert once.json() == twice.json()
+
+
+def test_uploads_that_arrive_at_once_share_the_room_of_their_tenant(home: Path) -> None:
+    """The length of a chunked body is not known before, and an upload that has not ended holds its bytes too."""
+    head = b"POST /api/datasets?name=u%d HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunk = b"100000\r\n" + b"x" * (1 << 20) + b"\r\n"
+    with App(home=str(home), server={"storage": 10 << 20}) as app, listening(app) as server, ExitStack() as stack:
+        sending = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 120)) for _ in range(4)]
+        for number, connection in enumerate(sending):
+            connection.sendall(head % number)
+            with suppress(ConnectionError):  # refused before all of it was sent
+                for _ in range(4 if number < 2 else 8):
+                    connection.sendall(chunk)
+            if number < 2:  # bytes are written once there are enough
+                wait_until(lambda n=number: received_bytes(home) >= (n + 1) * (3 << 20))  # type: ignore[misc]
+        for connection in sending[2:]:
+            answer = connection.recv(65_536)
+            assert b" 429 " in answer.partition(b"\r\n")[0], answer
+        assert received_bytes(home) <= 10 << 20
+
+
+def received_bytes(home: Path) -> int:
+    return sum(path.stat().st_size for path in (home / "scratch").rglob("*.part"))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_database_with_too_many_columns_is_refused(empty: TestClient, tmp_path: Path, kind: str) -> None:
+    file = tmp_path / f"wide.{kind}"
+    columns = ", ".join(f"c{i} INTEGER" for i in range(1001))
+    database: Any = sqlite3.connect(file) if kind == "sqlite" else duckdb.connect(str(file))
+    for number in range(20):
+        database.execute(f"CREATE TABLE t{number} ({columns})")
+    database.commit()
+    database.close()
+    answer = empty.post("/api/datasets", files=[("file", (file.name, file.read_bytes()))])
+    assert answer.status_code == 429, answer.text
+    assert "more than 20,000 columns" in answer.json()["detail"]
+    assert empty.get("/api/datasets").json()["items"] == []
+
+
+def test_a_profile_is_not_made_for_a_client_that_has_left(home: Path) -> None:
+    with App(home=str(home)) as app, TestClient(create_app(app), base_url="http://localhost") as web:
+        upload(web, ("sales.csv", SALES), name="sales")
+        cancel = Cancellation()
+        cancel.cancel()
+        with pytest.raises(Cancelled):
+            app.profile("sales", cancel)
+        assert app.known_profile("sales") is None
+        assert web.get("/api/datasets/sales/profile").status_code == 200

@@ -30,8 +30,8 @@ from etude import plugins
 from etude.app import App
 from etude.sample import write_shop
 from etude.sources.source_url import source_path
-from etude.store.base import store_schema_version
 from etude.store.processes import Processes
+from etude.store.schema import store_schema_version
 
 ROOT = Path(__file__).parents[2]
 MIGRATIONS = "src/etude/store/migrations"

@@ -145,6 +145,17 @@ def test_a_chart_is_drawn_with_bars_to_scale() -> None:
     assert draw_terminal_chart(chart, ["name", "other"], [("a", 1)]) == ""
 
 
+def test_bars_with_colours_are_drawn_one_below_the_other() -> None:
+    axes = {"x": {"field": "city", "type": "nominal"}, "y": {"field": "n", "type": "quantitative"}}
+    chart = {"mark": "bar", "encoding": axes | {"color": {"field": "kind"}}}
+    rows = [("Oslo", "new", 4), ("Oslo", "old", 2), ("Rome", "new", 1)]
+    heading, *lines = draw_terminal_chart(chart, ["city", "kind", "n"], rows).splitlines()
+    assert heading == "n by city and kind"
+    assert [line.split("█")[0].strip() for line in lines] == ["Oslo, new", "Oslo, old", "Rome, new"]
+    own = {"mark": "bar", "encoding": axes | {"color": {"field": "city"}}}
+    assert draw_terminal_chart(own, ["city", "n"], [("Oslo", 4), ("Rome", 1)]).startswith("n by city\nOslo ")
+
+
 def test_bars_of_negative_values_go_to_the_left_of_an_axis() -> None:
     chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "name", "type": "nominal"}}}
     lines = draw_terminal_chart(chart, ["name", "n"], [("a", -3), ("b", 1), ("c", 0)]).splitlines()[1:]

@@ -136,3 +136,23 @@ def test_a_prefix_may_be_a_whole_url() -> None:
     assert split_catalog_place("s3://bucket", "customer/orders") == ("s3://bucket", "customer/orders")
     with pytest.raises(Invalid):
         split_catalog_place("s3://bucket", "s3://other/x")
+
+
+def test_a_catalog_shows_the_rows_of_its_tables_before_and_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "regions.csv").write_text("region,name\nNO,North\nSO,South\n")
+
+    def make(rows: int, *options: str) -> str:
+        lines = (f"K-{i:04d},{i * 37 % 400}" for i in range(2000) if i % 2000 < rows)
+        (data / "stock.csv").write_text("\n".join(["code,pieces", *lines]) + "\n")
+        run_command(["catalog", str(data), *options])
+        return capsys.readouterr().out
+
+    assert "  rows   stock: 2,000\n  rows   regions: 2\n" in make(2000)
+    assert "  rows   stock: 1,900; before: 2,000\n  rows   regions: 2, as before\n" in make(1900)
+    body = json.loads(make(1900, "--json"))
+    assert body["rows"] == body["rows_before"] == {"stock": 1900, "regions": 2}

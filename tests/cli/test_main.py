@@ -121,6 +121,7 @@ def test_a_wrong_command_gets_a_suggestion(etude: Any) -> None:
     done = etude("slq")
     assert (done.code, done.out) == (2, "")
     assert done.err == "error: There is no command `slq`.\n  hint: Did you mean `etude sql`?\n"
+    assert "`etude catalog SOURCE` profiles a source" in etude("profile").err
     assert "`etude --help` lists the commands" in etude("zzzzz").err
 
 
@@ -277,6 +278,17 @@ def test_without_json_an_error_is_text(etude: Any) -> None:
     done = etude("sql", "nosuch", "SELECT 1")
     assert (done.code, done.out) == (4, "")
     assert done.err.startswith("error: There is no source, file or folder `nosuch`.\n  hint: ")
+
+
+def test_a_pipe_cannot_be_a_source(etude: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for source in (str(tmp_path / "pipe"), "/dev/null"):
+        done = etude("sql", source, "SELECT 1")
+        assert done.code == 2
+        assert done.err.startswith(
+            f"error: `{source}` is not a file: a pipe or a device can be read only once.\n  hint: "
+        )
+    assert "does not read standard input" in etude("sql", "-", "SELECT 1").err
 
 
 def test_a_conflict_exits_with_5(etude: Any) -> None:

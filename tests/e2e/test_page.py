@@ -785,12 +785,12 @@ def test_nothing_is_said_to_be_missing_before_the_search_has_ended(visit: Visit)
 
 
 def test_the_system_view_shows_queue_workers_storage_and_retention(visit: Visit, server: PageServer) -> None:
+    server.post("/sql", {"dataset": "shop", "query": "SELECT count(*) FROM orders"})
     page = visit("#/system")
     expect(page.get_by_role("region", name="Processes")).to_contain_text(server.url)
     expect(page.get_by_role("main")).to_contain_text("Actions of agents")
     expect(page.locator(".meters")).to_contain_text("Storage of main")
     expect(page.get_by_role("main")).to_contain_text("After 30 days")
-    server.post("/sql", {"dataset": "shop", "query": "SELECT count(*) FROM orders"})
     assert server.get("/spending")["seconds"] > 0
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from etude.entities import Catalog, Column, Table
 from etude.errors import EtudeError
-from etude.sources.guard_sql import Granted, check_sql
+from etude.sources.granted_tables import Granted
+from etude.sources.guard_sql import check_sql
 from etude.sources.plan import parse_plan
 from etude.sources.plan.compile import compile_plan
 

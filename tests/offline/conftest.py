@@ -1,8 +1,9 @@
-"""The sample shop as a source, and what is known of it."""
+"""Sources to ask about, and what is known of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,17 @@ from etude.sample import write_shop
 
 Rows = list[tuple[Any, ...]]
 Ask = Callable[[str], Rows]
+
+
+@contextmanager
+def open_vocabulary(path: str, home: Path) -> Iterator[tuple[Vocabulary, Ask]]:
+    """Yield what is known of a database, and how to query it."""
+    with App(home=home, record=False) as app:
+
+        def run(sql: str) -> Rows:
+            return list(app.sql(path, sql, record=False).iter_rows())
+
+        yield build_vocabulary(app.catalog(path), run), run
 
 
 @pytest.fixture(scope="package")
@@ -71,9 +83,5 @@ def parcels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabula
             "CASE WHEN i % 4 > 0 THEN i % 20 END AS sender_id FROM range(1000) AS t(i)"
         )
         writer.execute("CREATE TABLE senders AS SELECT i AS id, 'S' || i AS name, i % 3 AS zone FROM range(20) AS t(i)")
-    with App(home=folder / "home", record=False) as app:
-
-        def run(sql: str) -> Rows:
-            return app.sql(path, sql).rows()
-
-        yield build_vocabulary(app.catalog(path), run), run
+    with open_vocabulary(path, folder / "home") as opened:
+        yield opened

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from etude.offline.answer_sentence import phrase_answer_value, write_answer_sentence
-from etude.offline.question_parts import Question
+from etude.offline.phrase_index import Meaning
+from etude.offline.question_parts import NamePart, Question
 from etude.offline.understand import Understanding
 from etude.sources.plan import QueryPlan
 
@@ -105,7 +106,19 @@ def test_values_at_a_sensible_precision(value: Any, shown: str) -> None:
             "school",
             "Number of rows in school where Grade is missing: 3.",
         ),
-        ("Number of `orders`, where `orders.city` is `A, B`.", "orders", "Number of orders: 3."),
+        ("Number of `orders`, where `orders.city` is `A, B`.", "orders", "Number of orders where city is A, B: 3."),
+        ("Number of `orders`, where `orders.city` is `A ` B`.", "orders", "Number of orders: 3."),
+        ("Number of `Artist`, that have no `Album`.", "Artist", "Number of rows in Artist that have no Album: 3."),
+        (
+            "Number of `Track`, with at least one `Playlist`, where `Playlist.Name` is `Grunge`.",
+            "Track",
+            "Number of rows in Track where Playlist Name is Grunge: 3.",
+        ),
+        (
+            "Where `orders.a` is `x`, number of `orders`, where `orders.b` > 2, with total `orders.n` > 10.",
+            "orders",
+            "Number of orders where a is x and b > 2 with total orders.n > 10: 3.",
+        ),
     ],
 )
 def test_a_single_number_names_its_conditions(reading: str, table: str, said: str) -> None:
@@ -116,3 +129,47 @@ def test_a_single_number_names_its_conditions(reading: str, table: str, said: st
 def test_a_long_text_is_cut_and_says_so() -> None:
     assert phrase_answer_value("x" * 500) == "x" * 500
     assert phrase_answer_value("x" * 9_000).startswith("x" * 500 + "… (cut: it has 9,000 characters")
+
+
+@pytest.mark.parametrize(
+    ("reading", "columns", "rows", "said"),
+    [
+        (
+            "List per `artists.name`, `artists.artist_id`, with number of `albums` > 10.",
+            ["name", "artist_id"],
+            [("Iron Maiden", 90), ("Deep Purple", 58)],
+            "2 artists with number of albums > 10: Iron Maiden, Deep Purple.",
+        ),
+        (
+            "Where `tracks.composer` is missing, list of `tracks.name`, `tracks.TrackId`, `tracks.ms`.",
+            ["name", "TrackId", "ms"],
+            [("Desafinado", 63, 185), ("Garota", 64, 285)],
+            "2 tracks where composer is missing. First: Desafinado 185, Garota 285.",
+        ),
+        (
+            "Number of `orders` per `orders.channel`, where `orders.status` is `paid`.",
+            ["channel", "number_of_orders"],
+            [("store", 75), ("web", 74)],
+            "Number of orders by channel where status is paid: store 75, web 74.",
+        ),
+        (
+            "Number of `albums` per `artists.name`, `artists.artist_id`.",
+            ["name", "artist_id", "number_of_albums"],
+            [("Accept", 2, 2), ("Iron Maiden", 90, 21)],
+            "Number of albums by name: Iron Maiden 21, Accept 2.",
+        ),
+    ],
+)
+def test_a_list_names_its_conditions_and_no_keys(
+    reading: str, columns: list[str], rows: list[tuple[Any, ...]], said: str
+) -> None:
+    source = "tracks" if "tracks" in reading else "orders"
+    meant = Understanding("?", QueryPlan(source=source), reading, Question())
+    assert write_answer_sentence(meant, columns, rows, len(rows)) == said
+
+
+def test_a_key_that_was_asked_for_is_told_but_is_no_number_of_anything() -> None:
+    ids = NamePart("ids", (Meaning("artists", "artist_id"),))
+    meant = Understanding("?", QueryPlan(source="artists"), "List of `artists.name`.", Question(requested=(ids,)))
+    rows = [("Accept", 2), ("Iron Maiden", 90)]
+    assert write_answer_sentence(meant, ["name", "artist_id"], rows, 2) == "2 artists. First: Accept 2, Iron Maiden 90."

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.offline.conftest import Ask, open_vocabulary
 
-from etude.app import App
 from etude.offline.result_check import doubt_repeated_result, doubt_result
 from etude.offline.understand import Refusal, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
-from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan.compile import compile_plan
 
-Ask = Callable[[str], list[tuple[Any, ...]]]
 TODAY = date(2026, 11, 16)
 
 
@@ -44,12 +41,8 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabulary
             "(4, 'Night', 'mp4', 50, 3), (5, 'Dawn', 'avi', 60, 3);"
             "INSERT INTO ratings VALUES (1, 1, 3), (2, 1, 3), (3, 2, 5), (4, 3, 3), (5, 3, 1);"
         )
-    with App(home=folder / "home", record=False) as app:
-
-        def ask(sql: str) -> list[tuple[Any, ...]]:
-            return list(app.sql(path, sql, record=False).iter_rows())
-
-        yield build_vocabulary(app.catalog(path), ask), ask
+    with open_vocabulary(path, folder / "home") as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(
@@ -135,3 +128,18 @@ def test_a_reading_that_leaves_out_what_is_asked_is_refused(
     found = understand(question, films[0], today=TODAY)
     assert isinstance(found, Refusal), found
     assert words in found.reason
+
+
+def test_a_long_list_that_repeats_values_is_doubted_unless_it_is_sorted_by_something_else(
+    films: tuple[Vocabulary, Ask],
+) -> None:
+    """Each city may be meant once; in the order of their names, each studio has its place."""
+    vocabulary, _ = films
+    rows = [("Rome",)] * 12 + [("Oslo",)] * 12
+    for question, doubted in (("Show the cities of studios sorted by city.", True),
+                              ("Show the cities of studios sorted by market value.", False),
+                              ("Show the different cities of studios.", False)):  # fmt: skip
+        found = understand(question, vocabulary, today=TODAY)
+        assert isinstance(found, Understanding), found
+        assert (doubt_result(found, ["city"], rows, len(rows)) is not None) == doubted, question
+        assert doubt_result(found, ["city"], rows[11:13], 2) is None

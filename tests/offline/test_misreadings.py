@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.offline.conftest import Ask, open_vocabulary
 
-from etude.app import App
 from etude.offline.result_check import doubt_repeated_result
 from etude.offline.understand import Refusal, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
-from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan.compile import compile_plan
 
-Ask = Callable[[str], list[tuple[Any, ...]]]
 TODAY = date(2026, 11, 16)
 SCHOOL = """
 CREATE TABLE department (dept_id INTEGER PRIMARY KEY, name TEXT, city TEXT, opened TEXT);
@@ -50,12 +47,8 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabular
     writer = sqlite3.connect(path)
     writer.executescript(SCHOOL)
     writer.close()
-    with App(home=folder / "home", record=False) as app:
-
-        def ask(sql: str) -> list[tuple[Any, ...]]:
-            return list(app.sql(path, sql, record=False).iter_rows())
-
-        yield build_vocabulary(app.catalog(path), ask), ask
+    with open_vocabulary(path, folder / "home") as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(
@@ -121,3 +114,49 @@ def _doubt(question: str, school: tuple[Vocabulary, Ask]) -> str | None:
     meant = understand(question, vocabulary, today=TODAY)
     assert isinstance(meant, Understanding), meant
     return doubt_repeated_result(meant, lambda plan: ask(compile_plan(plan, catalog)))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    """Customers with a date of their own, and what they ordered."""
+    folder = tmp_path_factory.mktemp("store")
+    (folder / "customers.csv").write_text(
+        "customer_id,name,signed_up\n" + "".join(f"{n},C{n},2023-{1 + n % 12:02d}-04\n" for n in range(1, 41))
+    )
+    (folder / "orders.csv").write_text(
+        "order_id,customer_id,ordered_at,amount,status\n"
+        + "".join(
+            f"{n},{1 + n % 40},202{4 + n % 2}-0{1 + n % 9}-11,{n % 90}.5,{('paid', 'open')[n % 2]}\n"
+            for n in range(1, 200)
+        )
+    )
+    with open_vocabulary(str(folder), folder / "home") as (vocabulary, _):
+        return vocabulary
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("number of customers who paid in 2025", "says when something was `paid`"),
+        ("how many orders were paid in 2025?", "says when something was `paid`"),
+    ],
+)
+def test_a_verb_that_the_reading_drops_is_refused(question: str, said: str, store: Vocabulary) -> None:
+    found = understand(question, store, today=TODAY)
+    assert isinstance(found, Refusal), found
+    assert said in found.reason
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "how many customers signed up in 2023?",
+        "how many customers placed an order in 2024?",
+        "how many customers ordered in 2025?",
+        "how did total amount change from 2024 to 2025?",
+        "how did the average amount change between 2024 and 2025",
+        "total amount from 2024 to 2025",
+    ],
+)
+def test_a_verb_that_the_reading_uses_is_answered(question: str, store: Vocabulary) -> None:
+    assert isinstance(understand(question, store, today=TODAY), Understanding)

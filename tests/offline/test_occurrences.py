@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.offline.conftest import Ask, open_vocabulary
 
 from etude.app import App
 from etude.offline.result_check import doubt_result
@@ -16,7 +17,6 @@ from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan.compile import compile_plan
 
-Ask = Callable[[str], list[tuple[Any, ...]]]
 TODAY = date(2026, 11, 17)
 
 
@@ -44,12 +44,8 @@ def gardens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabula
             "INSERT INTO growers VALUES (1, 'Eve', 'Lund'), (2, 'Flo', 'Lund'), (3, 'Gus', 'Nord');"
             "INSERT INTO plants VALUES (1, 'Iris', 5, 1, 1), (2, 'Sage', 9, 1, 2), (3, 'Rose', 2, 2, 1);"
         )
-    with App(home=folder / "home", record=False) as app:
-
-        def ask(sql: str) -> list[tuple[Any, ...]]:
-            return list(app.sql(path, sql, record=False).iter_rows())
-
-        yield build_vocabulary(app.catalog(path), ask), ask
+    with open_vocabulary(path, folder / "home") as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,30 @@ def test_money_is_what_a_row_costs_if_it_has_no_quantity(open_shop: Open) -> Non
     assert shop.answer(shop.ask("total revenue")) == [(45.5,)]
 
 
+@pytest.mark.parametrize("pieces", ["cups", "nights", "seats", "bottles", "sold_boxes"])
+def test_the_only_whole_number_beside_a_price_is_a_quantity(pieces: str, open_shop: Open) -> None:
+    lines = ["2026-01-05,Lisbon,espresso,42,1.2", "2026-01-05,Porto,latte,18,2.8", "2026-02-07,Lisbon,latte,10,3"]
+    shop = open_shop(f"sold,shop,product,{pieces},price", lines, "coffee")
+    found = shop.ask("what is the revenue per shop")
+    assert shop.answer(found) == [("Lisbon", pytest.approx(80.4)), ("Porto", pytest.approx(50.4))]
+    assert isinstance(found, Understanding) and f"`{pieces}` times `price`" in found.reading
+    assert shop.answer(shop.ask("best selling product")) == [("espresso", 42)]
+
+
+@pytest.mark.parametrize(
+    ("head", "money"),
+    [
+        ("sold,shop,cups,cakes,price", None),  # the price of which of the two?
+        ("sold,shop,minutes,guests,price", 7.0),  # what was paid for the whole
+    ],
+)
+def test_other_whole_numbers_beside_a_price_make_no_quantity(head: str, money: float | None, open_shop: Open) -> None:
+    lines = ["2026-01-05,Lisbon,42,3,1.2", "2026-01-05,Porto,18,4,2.8", "2026-02-07,Lisbon,10,5,3"]
+    shop = open_shop(head, lines, "visits")
+    found = shop.ask("total revenue")
+    assert isinstance(found, Refusal) if money is None else shop.answer(found) == [(pytest.approx(money),)]
+
+
 @pytest.mark.parametrize(
     ("head", "name"),
     [
@@ -197,3 +221,31 @@ def test_money_is_refused_if_it_is_not_clear_what_was_paid(open_shop: Open, head
     shop = open_shop(head, lines, name)
     assert not isinstance(shop.ask("How much money did we make?"), Understanding)
     assert not isinstance(shop.ask("total revenue"), Understanding)
+
+
+def test_money_that_several_tables_hold_is_asked_back_and_not_averaged_by_part(tmp_path: Path) -> None:
+    """Stays have a total price, and charges beside it: revenue may be either, and the value of a stay has parts."""
+    import sqlite3
+
+    path = tmp_path / "inn.sqlite"
+    writer = sqlite3.connect(path)
+    writer.executescript(
+        "CREATE TABLE guest (guest_id INTEGER PRIMARY KEY, name TEXT, country TEXT);"
+        "CREATE TABLE stay (stay_id INTEGER PRIMARY KEY, guest_id INTEGER REFERENCES guest, total_price REAL);"
+        "CREATE TABLE charge (charge_id INTEGER PRIMARY KEY, stay_id INTEGER REFERENCES stay, item TEXT, amount REAL);"
+        "INSERT INTO guest VALUES (1, 'Ann', 'Peru'), (2, 'Bo', 'Mali'), (3, 'Cy', 'Peru');"
+        "INSERT INTO stay VALUES (1, 1, 200), (2, 1, 100), (3, 2, 50), (4, 3, 70);"
+        "INSERT INTO charge VALUES (1, 1, 'Spa', 20), (2, 1, 'Bar', 10), (3, 2, 'Bar', 5);"
+    )
+    writer.close()
+    with App(home=tmp_path / "home", record=False) as app:
+        inn = Shop(app, path)
+        found = inn.ask("What is the total revenue?")
+        assert isinstance(found, Clarification), found
+        assert {choice.label for choice in found.choices} == {"stay.total_price", "charge.amount"}
+        assert inn.answer(take_choice(found, "charge")) == [(35.0,)]
+        refused = inn.ask("average stay amount")
+        assert isinstance(refused, Refusal) and "each row of `stay`" in refused.reason
+        assert inn.answer(inn.ask("average charge amount")) == [(35 / 3,)]
+        assert inn.answer(inn.ask("How many stays by guests from Peru are there?")) == [(3,)]
+        assert len(inn.answer(inn.ask("How many stays by guest are there?"))) == 3

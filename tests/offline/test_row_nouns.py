@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.offline.conftest import open_vocabulary
 
 from etude.app import App
-from etude.offline.understand import Refusal, Understanding, understand
+from etude.offline.understand import Clarification, Refusal, Understanding, take_choice, understand
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan.compile import compile_plan
@@ -110,3 +111,61 @@ def test_a_noun_that_can_only_be_the_rows_counts_them(
     assert vocabulary.catalog is not None
     rows = [tuple(row) for row in run(compile_plan(found.plan, vocabulary.catalog))]
     assert rows == run(f"SELECT count(*) FROM {file} WHERE {where}")
+
+
+@pytest.mark.parametrize(
+    ("question", "column"),
+    [
+        ("how many passengers over 30", "Age"),
+        ("number of passengers under 18", "Age"),
+        ("how many people over 65 are there", "Age"),
+        ("how many passengers over 300", "Fare"),
+        ("how many tickets over 30", "Fare"),
+        ("how many passengers over 30 dollars", "Fare"),
+    ],
+)
+def test_a_bare_number_after_people_is_their_age(question: str, column: str, sources: dict[str, Opened]) -> None:
+    found = understand(question, sources["titanic"][0], today=TODAY)
+    assert isinstance(found, Understanding), found
+    assert f"`titanic.{column}` " in found.reading
+
+
+def test_people_without_an_age_are_asked_back(tmp_path: Path) -> None:
+    path = tmp_path / "guests.csv"
+    path.write_text("name,price,nights,distance\n" + "".join(f"G{n},{n * 7 % 90},{n % 9},{n * 3}\n" for n in range(40)))
+    with App(home=tmp_path / "home", record=False) as app:
+        vocabulary = build_vocabulary(app.catalog(str(path)), lambda sql: app.sql(str(path), sql).rows())
+    found = understand("how many guests over 30", vocabulary, today=TODAY)
+    assert isinstance(found, Clarification), found
+    assert [c.label for c in found.choices] == ["guests.price", "guests.nights", "guests.distance"]
+    chosen = take_choice(found, "nights")
+    assert isinstance(chosen, Understanding) and "`guests.nights` > 30" in chosen.reading
+
+
+@pytest.fixture(scope="module")
+def shifts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vocabulary]:
+    """Shifts of a hospital, with a column that says early or late, and one that numbers them."""
+    folder = tmp_path_factory.mktemp("shifts")
+    lines = [f"{n},N{n % 5},{('Early', 'Late', 'Night')[n % 3]},{n % 7 + 4}" for n in range(1, 61)]
+    (folder / "hospital_shifts.csv").write_text("\n".join(["ShiftNo,Nurse,Shift,BreakMinutes", *lines, ""]))
+    with open_vocabulary(str(folder / "hospital_shifts.csv"), folder / "home") as (vocabulary, _):
+        yield vocabulary
+
+
+@pytest.mark.parametrize(
+    ("question", "reading"),
+    [
+        ("how many shifts are recorded?", "Number of `hospital_shifts`."),
+        ("how many late shifts?", "Number of `hospital_shifts`, where `hospital_shifts.Shift` is `Late`."),
+        ("nurses with at least 12 shifts", "with number of `hospital_shifts` >= 12."),
+        ("how many different shifts are there?", "Number of different `hospital_shifts.Shift`."),
+    ],
+)
+def test_the_last_word_of_a_table_names_its_rows(question: str, reading: str, shifts: Vocabulary) -> None:
+    found = understand(question, shifts, today=TODAY)
+    assert isinstance(found, Understanding) and reading in found.reading
+
+
+@pytest.mark.parametrize("question", ["slowest break", "what do the nurses earn?"])
+def test_a_word_whose_meaning_the_data_do_not_tell_is_refused(question: str, shifts: Vocabulary) -> None:
+    assert isinstance(understand(question, shifts, today=TODAY), Refusal)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.offline.conftest import Ask, open_vocabulary
 
-from etude.app import App
 from etude.offline.rephrasing import rephrase
 from etude.offline.result_check import doubt_repeated_result, doubt_result
 from etude.offline.understand import Refusal, Understanding, understand
 from etude.offline.vocabulary import Vocabulary
-from etude.offline.vocabulary_build import build_vocabulary
 from etude.offline.words import tokenize
 from etude.sources.plan.compile import compile_plan
 
-Ask = Callable[[str], list[tuple[Any, ...]]]
 TODAY = date(2026, 11, 16)
 CLUBS = """
 CREATE TABLE people (people_id INTEGER PRIMARY KEY, name TEXT, age INTEGER, hometown TEXT);
@@ -61,15 +59,15 @@ def clubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabulary
     writer = sqlite3.connect(path)
     writer.executescript(CLUBS)
     writer.close()
-    with App(home=folder / "home", record=False) as app:
-
-        def ask(sql: str) -> list[tuple[Any, ...]]:
-            return list(app.sql(path, sql, record=False).iter_rows())
-
-        yield build_vocabulary(app.catalog(path), ask), ask
+    with open_vocabulary(path, folder / "home") as opened:
+        yield opened
 
 
 ANSWERS = [
+    # How many, asked at the end; a superlative after its noun.
+    ("people older than 20, how many?", [(3,)]),
+    ("pls show the names of people from Oslo", [("Cid",)]),
+    ("Which gymnast is the oldest?", [(3, 7, 30)]),
     # Things that have both of two.
     ("Show the hometowns shared by people older than 20 and people younger than 20.", [("Rome",)]),
     ("Which hometowns have both people over 20 years old and people under 20 years old?", [("Rome",)]),

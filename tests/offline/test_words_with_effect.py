@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.offline.conftest import Ask, open_vocabulary
 
-from etude.app import App
 from etude.offline.understand import Clarification, Refusal, Understanding, take_choice, understand
 from etude.offline.vocabulary import Vocabulary
-from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan.compile import compile_plan
 
-Ask = Callable[[str], list[tuple[Any, ...]]]
 TODAY = date(2026, 11, 16)
 HARBOUR = """
 CREATE TABLE boat (boat_id INTEGER PRIMARY KEY, name TEXT, length INTEGER, price INTEGER);
@@ -61,12 +59,8 @@ def harbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabula
     writer = sqlite3.connect(path)
     writer.executescript(HARBOUR)
     writer.close()
-    with App(home=folder / "home", record=False) as app:
-
-        def ask(sql: str) -> list[tuple[Any, ...]]:
-            return list(app.sql(path, sql, record=False).iter_rows())
-
-        yield build_vocabulary(app.catalog(path), ask), ask
+    with open_vocabulary(path, folder / "home") as opened:
+        yield opened
 
 
 def _rows(question: str, source: tuple[Vocabulary, Ask]) -> list[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ import pytest
 from tests.patience import wait_until
 
 from etude.app import App
-from etude.errors import Conflict, NotFound
+from etude.errors import Conflict, Invalid, NotFound
 from etude.operations import prune as pruning
 from etude.operations.prune import Pruned, prune, prune_artifacts
 from etude.store.identity import Identity
@@ -102,6 +102,26 @@ def test_each_tenant_has_its_own_retention(open_app: Open, shop: Path) -> None:
     assert app.result(kept).rows() == [(1,)]
     with pytest.raises(NotFound):
         app.scoped("brief").store.run(gone)
+
+
+def test_a_tenant_that_cannot_be_pruned_stops_no_other(
+    open_app: Open, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = open_app(retention={"runs": BRIEFLY})
+    for tenant in ("bad", "usual"):
+        run_of(app.scoped(tenant), shop, "SELECT 1 AS x")
+    delete = Retention.delete_runs
+
+    def fail(self: Retention, ids: list[str]) -> int:
+        if self.tenant == "bad":
+            raise Invalid("A record cannot be read.")
+        return delete(self, ids)
+
+    monkeypatch.setattr(Retention, "delete_runs", fail)
+    with pytest.raises(Invalid):
+        prune(app)
+    assert len(app.scoped("bad").store.runs().items) == 1
+    assert not app.scoped("usual").store.runs().items
 
 
 def test_agents_records_and_threads_go_too(open_app: Open) -> None:

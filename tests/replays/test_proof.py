@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,45 @@ def test_a_file_does_not_choose_what_is_opened(app: App, shop: Path, tmp_path: P
         app.replay(str(file))
     app.add_source("mine", SourceSpec(url=str(shop)))
     assert app.replay(str(file), source="mine").same
+
+
+@pytest.mark.parametrize("part", ["artifacts/", "run.json", "events.jsonl", "steps/001"])
+def test_a_file_whose_parts_contradict_each_other_proves_nothing(
+    app: App, shop: Path, tmp_path: Path, part: str
+) -> None:
+    """The data changed, and the forger of the file put the new result in place of the recorded one."""
+    first = ask(app, shop, TOTAL).run_id
+    change(shop, "UPDATE orders SET amount = amount * 2 WHERE channel = 'app'")
+    second = ask(app, shop, TOTAL, fresh=True).run_id
+    archives = []
+    for run_id in (first, second):
+        with (tmp_path / f"{run_id}.etude").open("wb") as out:
+            write_capsule(app.store, app.objects, run_id, out)
+        archives.append(zipfile.ZipFile(tmp_path / f"{run_id}.etude"))
+    honest, other = archives
+    assert not app.replay(str(tmp_path / f"{first}.etude"), source=str(shop)).same
+    with zipfile.ZipFile(tmp_path / "forged.etude", "w") as forged:
+        for name in honest.namelist():
+            data = honest.read(name)
+            if name.startswith(part):
+                data = other.read(name) if name in other.namelist() else b"PAR1 something else PAR1"
+                data = data + b"\n-- changed" if name.startswith("steps/") else data
+            forged.writestr(name, data)
+    with pytest.raises(Invalid, match="contradicts itself"):
+        app.replay(str(tmp_path / "forged.etude"), source=str(shop))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_file_is_refused(app: App, shop: Path, tmp_path: Path, seed: int) -> None:
+    file = tmp_path / "run.etude"
+    with file.open("wb") as out:
+        write_capsule(app.store, app.objects, ask(app, shop, TOTAL).run_id, out)
+    data, chance = bytearray(file.read_bytes()), random.Random(seed)
+    at = chance.randrange(len(data) - 30)
+    data[at : at + 30] = chance.randbytes(30)
+    file.write_bytes(data)
+    with contextlib.suppress(Invalid, NotFound):  # the damage may also be where nothing is read
+        app.replay(str(file), source=str(shop))
 
 
 @pytest.mark.parametrize(("name", "error"), [("none.etude", NotFound), ("bad.etude", Invalid)])

@@ -121,3 +121,23 @@ def test_any_text_is_computed_or_refused(text: str) -> None:
 def test_sums_of_decimals_are_exact(values: list[Decimal]) -> None:
     results = {"r1": ExpressionRows("r1", ("x",), lambda: [(v,) for v in values])}
     assert evaluate_expression("sum(r1.x)", results).value == sum(values)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("count(r1[revenue > mean(r1.revenue)])", 1),
+        ("count(r1.revenue[country='nowhere'])", 0),
+        ("count(r1[country='USA' or country='Canada'])", 2),
+        ("sum(r1.revenue[country like '%a'])", 523 + 304),
+        ("distinct(r1.country)", 3),
+        ("count(distinct(r1.country))", 3),
+        ("count(r1[revenue * 2 > cost + 500])", 1),
+        ("count(r1[revenue <= cost])", 1),
+        ("stddev(r1.revenue)", 167.0459),
+    ],
+)
+def test_conditions_may_be_computed_joined_by_or_and_empty(expression: str, value: float) -> None:
+    columns, rows = ("country", "revenue", "cost"), [("USA", 523, 300), ("Canada", 304, 304), ("France", 195, 100)]
+    found = evaluate_expression(expression, {"r1": ExpressionRows("r1", columns, lambda: rows)}).value
+    assert float(str(found)) == pytest.approx(value)

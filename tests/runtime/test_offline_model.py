@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from etude.app import App
 from etude.cancellation import Cancellation
-from etude.entities import SourceSpec
+from etude.entities import Run, SourceSpec
 from etude.errors import Cancelled, NotUnderstood
+from etude.offline import deadline
+from etude.offline.collection import pause_garbage_collection, resume_garbage_collection
+from etude.offline.deadline import check_deadline, within_deadline, without_giving_way
+from etude.offline.understand import Outcome, Refusal
 from etude.runtime import offline_model
 from etude.sample import write_shop
 from patience import wait_until
@@ -135,3 +143,206 @@ def test_those_who_wait_for_the_same_source_can_be_cancelled():
         cancel.cancel()
         with pytest.raises(Cancelled), turns.turn(cancel):
             pass
+
+
+@pytest.fixture
+def slow_reading(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let the rules compute half a second for each question with `slow` in it; the list has those that began."""
+    read, begun = offline_model._read_run, list[str]()
+
+    def read_slowly(run: Run, *others: Any) -> Outcome:
+        if "slow" not in run.text:
+            return read(run, *others)
+        begun.append(run.text)
+        ends = time.thread_time() + 0.5
+        while time.thread_time() < ends:
+            check_deadline()
+        return Refusal(run.text, "It was slow.")
+
+    monkeypatch.setattr(offline_model, "_read_run", read_slowly)
+    return begun
+
+
+@pytest.mark.parametrize("tenant", ["quiet", "busy"])
+def test_a_short_question_does_not_wait_for_the_many_long_ones_of_any_tenant(
+    tmp_path: Path, slow_reading: list[str], tenant: str
+):
+    write_shop(tmp_path / "shop")
+    with App(home=tmp_path / "home", model="offline") as owner, ThreadPoolExecutor(6) as pool:
+        for name in ("quiet", "busy"):
+            owner.scoped(name).add_source("shop", SourceSpec(url=str(tmp_path / "shop")))
+            assert owner.scoped(name).ask("shop", "how many customers").ok
+        slow = [pool.submit(owner.scoped("busy").ask, "shop", f"slow {n}") for n in range(6)]
+        wait_until(lambda: slow_reading)
+        assert "3,704" in owner.scoped(tenant).ask("shop", "how many orders").text
+        assert not any(future.done() for future in slow)
+        assert all(str(future.result().error) == "It was slow." for future in slow)
+
+
+def test_the_seconds_of_a_question_do_not_count_those_of_others(
+    app: App, slow_reading: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    app.ask("shop", "how many orders")
+    monkeypatch.setattr(offline_model, "READ_S", 4.0)
+    with ThreadPoolExecutor(12) as pool:
+        asked = [pool.submit(app.ask, "shop", f"slow {n}") for n in range(12)]  # each waits for six seconds in all
+        assert {str(future.result().error) for future in asked} == {"It was slow."}
+
+
+def test_a_question_that_waits_for_others_can_be_cancelled(app: App, slow_reading: list[str]):
+    app.ask("shop", "how many orders")
+    with offline_model._SLOT.hold("another", lambda: None):
+        run_id = app.runs.begin("ask", "How many customers are there?", "shop", model="offline")
+        app.runs.start(run_id)
+        wait_until(lambda: [*offline_model._SLOT._share.waiting()])
+        app.runs.cancel(run_id)
+        wait_until(lambda: app.store.run(run_id).status == "cancelled")
+    assert not offline_model._SLOT._share.taken
+
+
+def test_garbage_is_collected_while_a_question_waits_for_others():
+    with pause_garbage_collection():
+        assert not gc.isenabled()
+        with resume_garbage_collection():
+            assert gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_questions_that_give_way_all_the_time_do_not_wait_for_each_other_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """If one gave way while it holds a lock, whoever has the slot would wait for it, and its owner for the slot."""
+    monkeypatch.setattr(offline_model, "SLICE_S", -1.0)
+    monkeypatch.setattr(deadline, "WORK_S", -1.0)
+    write_shop(tmp_path / "shop")
+    questions = ("orders per customer country", "top 3 customers by total amount", "customers without orders", "xyzzy")
+    with App(home=tmp_path / "home", model="offline") as app, ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(app.ask, str(tmp_path / "shop"), question) for question in questions * 2]
+        try:
+            ended = [future.result(60) for future in asked]
+        except TimeoutError:
+            for run in app.store.runs(limit=10).items:
+                app.runs.cancel(run.id)
+            raise
+    assert [answer.ok for answer in ended] == [True, True, True, False] * 2
+
+
+def test_where_locks_are_held_no_question_gives_way() -> None:
+    given = list[int]()
+
+    def give_way() -> float:
+        given.append(1)
+        return 0.0
+
+    with within_deadline(10, Cancellation(), give_way):
+        with without_giving_way():
+            time.sleep(2 * deadline.WORK_S)
+            check_deadline()
+            assert not given
+        time.sleep(2 * deadline.WORK_S)
+        check_deadline()
+    assert given
+
+
+@pytest.mark.parametrize(
+    ("content", "question", "answer"),
+    [
+        ("region,amount\nNorth,100.5\nSouth,200.5\nEast,50\nTotal,351\n", "total amount", "351. The total row"),
+        ("region,amount\nNorth,100.5\nSouth,200.5\nEast,50\nTotal,351\n", "highest amount", "200.5. The total row"),
+        ("region,amount\nNorth,100.5\nSouth,200.5\nEast,50\nTotal,351\n", "how many sales are there", ": 3. The total"),
+        (
+            "region,amount\nNorth,1\n,2\nSouth,200\nTotal,203\n",
+            "total amount",
+            "203. The total row (`region` is `Total`)",
+        ),
+        ("id,amount\n1,10\n2,20\n3,5\n,35\n", "total amount", "35. The last row, a total without `id`, is left out."),
+        (
+            "region,sex,units\nA,f,1\nA,m,2\nA,Total,3\nB,f,4\nB,Total,9\nB,m,5\n",
+            "total units",
+            "12. The total row (`sex`",
+        ),
+        (
+            "region,q1\nNorth,10\nSouth,30\nAverage,20\nTotal,40\n",
+            "total q1",
+            "40. Total rows (`region` is `Total`, `Average`)",
+        ),
+        ("region,q1\nNorth,10\nSouth,30\nEast,5\nMean,15\n", "total q1", "45. The total row (`region` is `Mean`)"),
+        ("region,amount\nNorth,100.5\nSouth,200.5\nEast,50\nTotal,351\n", "amount of Total", "351"),
+    ],
+)
+def test_rows_that_are_totals_are_left_out_and_told(
+    app: App, tmp_path: Path, content: str, question: str, answer: str
+) -> None:
+    (tmp_path / "sales.csv").write_text(content)
+    found = app.ask(str(tmp_path / "sales.csv"), question)
+    assert answer in found.text
+    assert ("left out" in found.text) is not question.endswith("of Total")
+
+
+SENSOR = "time,temp,humidity\n" + "".join(
+    f"2024-05-01T{hour:02d}:00:00,{-9999 if hour in (3, 7) else 10 + hour},{999 if hour == 5 else 40 + hour}\n"
+    for hour in range(12)
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (
+            "average temp",
+            "Average temp: 15.6. `temp` is -9999 in 2 rows, which is taken as a missing value and left out.",
+        ),
+        ("lowest temp", "Lowest temp: 10. `temp` is -9999 in 2 rows"),
+        ("median temp", "Median temp: 15.5. `temp` is -9999"),
+        ("max humidity", "Highest humidity: 999. `humidity` is 999 in one row, far above all others"),
+        ("how many rows", ": 12."),
+    ],
+)
+def test_markers_of_missing_values_are_told(app: App, tmp_path: Path, question: str, answer: str) -> None:
+    (tmp_path / "sensor.csv").write_text(SENSOR)
+    assert answer in app.ask(str(tmp_path / "sensor.csv"), question).text
+
+
+def test_low_numbers_among_others_like_them_are_no_markers(app: App, tmp_path: Path) -> None:
+    (tmp_path / "profits.csv").write_text("shop,profit\nA,-999\nB,-500\nC,1200\nD,7\n")
+    assert app.ask(str(tmp_path / "profits.csv"), "total profit").text == "Total profit: -292."
+
+
+def test_a_question_about_nothing_does_not_repeat_the_answer_before(app: App) -> None:
+    first = app.ask("shop", "What is the average amount by channel?")
+    for words in ("what?", "which?"):
+        said = app.ask("shop", words, thread_id=first.thread_id)
+        assert isinstance(said.error, NotUnderstood) and words.rstrip("?") in said.error.message
+
+
+def test_a_chart_of_the_answer_before_keeps_a_condition_that_had_two_equal_meanings(app: App, tmp_path: Path) -> None:
+    path = tmp_path / "music.sqlite"
+    with sqlite3.connect(path) as writer:
+        writer.executescript(
+            """
+            CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, name TEXT, country TEXT);
+            CREATE TABLE invoices (
+                invoice_id INTEGER PRIMARY KEY, customer_id INTEGER REFERENCES customers, billing_country TEXT,
+                city TEXT, total REAL);
+            INSERT INTO customers VALUES (1, 'Ann', 'Germany'), (2, 'Bob', 'France');
+            INSERT INTO invoices VALUES
+                (1, 1, 'Germany', 'Bonn', 5), (2, 1, 'Germany', 'Ulm', 7), (3, 2, 'France', 'Nice', 9);
+            """
+        )
+    writer.close()
+    first = app.ask(str(path), "total total by city")
+    second = app.ask(str(path), "only Germany", thread_id=first.thread_id)
+    assert second.result is not None and second.result.row_count == 2
+    assert "give the same result" in second.reading
+    third = app.ask(str(path), "as a pie chart", thread_id=first.thread_id)
+    assert third.result is not None and third.result.rows() == second.result.rows()
+
+
+def test_what_a_source_holds_is_told_without_a_query(app: App) -> None:
+    answer = app.ask("shop", "what tables are there?")
+    assert answer.ok and "`orders` (" in answer.text and not answer.unverified and answer.result is None
+    first = app.ask("shop", "orders by channel", thread_id=answer.thread_id)
+    between = app.ask("shop", "describe the data", thread_id=answer.thread_id)
+    assert between.text == answer.text
+    assert "per `orders.channel`" in app.ask("shop", "only 2025", thread_id=first.thread_id).reading

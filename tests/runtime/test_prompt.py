@@ -73,7 +73,7 @@ def test_the_question_comes_last_with_the_date_and_the_mark(app: App, shop: Path
     rules, schema, question = request.conversation
     assert isinstance(rules, SystemMessage) and isinstance(schema, UserMessage) and isinstance(question, UserMessage)
     assert schema.shared and not question.shared
-    told = re.match(r"It is (\w+), (\S+) \d\d:\d\d (\S+)\. Results come between <data (\w+)>", question.text)
+    told = re.match(r"It is (\w+), (\S+) \d\d:\d\d (\S+)\. Results are in <data (\w+)>", question.text)
     assert told is not None
     assert told[4].isalpha()  # a model that repeats it has not written a figure
     assert abs((datetime.now() - datetime.fromisoformat(told[2])).days) <= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from tests.search.conftest import write_agency
 from etude.app import App
 from etude.entities import SourceSpec
 from etude.errors import EtudeError, Invalid, InvalidQuery, LimitExceeded, NotFound, Refused, UnknownTable
+from etude.search import match
+from etude.search.match import FacetCounts
 
 FORKLIFT = "drives a forklift"
 
@@ -294,3 +297,33 @@ def test_rows_of_another_tenant_are_never_returned(app: App, agency: str, tmp_pa
     assert json.loads(page.model_dump_json())["total"] == 1
     with pytest.raises(NotFound):
         app.scoped("nobody").match("agency", "workers", FORKLIFT)
+
+
+def test_the_rows_that_are_held_have_a_limit(app: App, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("id,note\n" + "".join(f"{n},{n} {'coffee ' * 200}\n" for n in range(50)))
+    monkeypatch.setattr("etude.search.match.HELD_BYTES", 20_000)
+    assert len(app.match(str(path), "long", "coffee", k=5).rows) == 5
+    with pytest.raises(LimitExceeded, match="The rows up to this page have"):
+        app.match(str(path), "long", "coffee", k=30)
+
+
+def test_long_values_of_facets_are_counted_but_not_held_whole() -> None:
+    counts = FacetCounts(["note"])
+    tracemalloc.start()
+    for number in range(1000):
+        for _ in range(1 + number % 2):
+            counts.add({"note": "x" * 50_000 + str(number)})
+    assert tracemalloc.get_traced_memory()[0] < 20 << 20
+    tracemalloc.stop()
+    (found,) = counts.most_common().values()
+    assert {each.count for each in found} == {2}
+    assert all(str(each.value).startswith("xxx") and "cut" in str(each.value) for each in found)
+
+
+def test_facets_with_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(match, "FACET_BYTES", 10_000)
+    counts = FacetCounts(["id"])
+    with pytest.raises(LimitExceeded, match="too many different values"):
+        for number in range(100):
+            counts.add({"id": number})

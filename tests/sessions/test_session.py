@@ -132,6 +132,17 @@ def test_a_table_is_the_value_though_a_figure_follows_it(session: Session) -> No
     assert len(cell.display) == 2
 
 
+def test_the_end_of_a_cell_has_a_limited_number_of_values(provider: LocalProvider) -> None:
+    with Session(provider, limits=SessionLimits(wall_s=120), history=0) as session:
+        # The longest value that the kernel sends: `INLINE` characters.
+        cell = session.execute("[[1] * 1000 for _ in range(87)]")
+        assert cell.value == [[1] * 1000 for _ in range(87)]
+        session.execute(FORGE)
+        cell = session.execute("NUMBER = 3\nend(value={'json': [[]] * 400_000})")
+        assert (cell.outcome, cell.value) == ("killed", None)
+        assert not session.history
+
+
 def test_a_history_keeps_no_more_than_so_much_of_what_cells_displayed(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,8 +15,10 @@ from tests.patience import wait_until
 
 from etude.app import App
 from etude.entities import Limits, SourceSpec
-from etude.errors import Cancelled, LimitExceeded, Refused, UnknownTable
+from etude.errors import Cancelled, InvalidQuery, LimitExceeded, Refused, SourceError, UnknownTable
 from etude.sources import federation
+from etude.sources.base import Mount
+from etude.sources.drivers.duckdb import DuckdbDriver
 from etude.sources.federation import find_federated_sources
 
 
@@ -240,3 +242,22 @@ def test_a_join_with_more_rows_than_its_limit_fails(app: App) -> None:
 )
 def test_other_sources_are_found_by_their_names(sql: str, found: list[str]) -> None:
     assert find_federated_sources(sql, "crm", ["crm", "files"]) == found
+
+
+def test_tables_whose_names_differ_in_case_are_joined_by_their_exact_names(app: App) -> None:
+    with psycopg.connect(app.sources()["crm"].url, autocommit=True) as crm:
+        crm.execute("CREATE TABLE \"Rates\" AS SELECT 'upper' AS x; CREATE TABLE rates AS SELECT 'lower' AS x")
+        crm.execute("CREATE SCHEMA main; CREATE TABLE main.customers AS SELECT 'other' AS name")
+    for name, x in (('"Rates"', "upper"), ("rates", "lower")):
+        assert app.sql("fx", f"SELECT DISTINCT c.x FROM rates r, crm.{name} c").rows() == [(x,)]
+    for both in ("crm.RATES c", 'crm.rates c, crm."Rates" d', "crm.customers c, crm.main.customers d"):
+        with pytest.raises(InvalidQuery, match="cannot tell apart"):
+            app.sql("fx", f"SELECT 1 FROM rates r, {both}")
+
+
+def test_an_error_of_a_join_does_not_show_the_address_of_a_source(tmp_path: Path) -> None:
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 is not all of it")
+    files = ({"table": "t", "paths": [str(tmp_path / "broken.parquet")], "fingerprint": ""},)
+    with pytest.raises(SourceError, match="Cannot open `crm`") as failed:
+        DuckdbDriver(Mount("crm", "files", "postgresql://me:hunter2@db/crm", None, {}, files))
+    assert "hunter2" not in failed.value.message

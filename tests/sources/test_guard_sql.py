@@ -26,9 +26,13 @@ from etude.sources import guard_sql
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.drivers.postgres import PostgresDriver
 from etude.sources.functions import allowed_functions
-from etude.sources.guard_sql import Granted, _Statement, _Walk, check_sql
+from etude.sources.granted_tables import Granted
+from etude.sources.guard_sql import check_sql
+from etude.sources.guard_tokens import GuardedStatement
+from etude.sources.guard_tree import TreeCheck
 from etude.sources.sql_parsing import MAX_TEXT
 
+GUARD = ("guard_sql.py", "guard_tokens.py", "guard_tree.py", "granted_tables.py", "cte_scope.py")
 DIALECTS = ("sqlite", "postgres", "mysql")
 HERE = Path(__file__).parents[1] / "adversarial"
 SECRET = "TOPSECRET"
@@ -296,8 +300,8 @@ def test_an_unusual_name_needs_quotes(dialect: str, first: str) -> None:
 
 
 def test_a_function_of_the_tree_without_a_checked_token_is_refused() -> None:
-    statement = _Statement("SELECT lower('a')", "postgres")
-    walk = _Walk(statement, granted("postgres"))
+    statement = GuardedStatement("SELECT lower('a')", "postgres")
+    walk = TreeCheck(statement, granted("postgres"))
     walk.tree(sqlglot.parse_one("SELECT lower(peek('a'))", dialect="postgres"))
     with pytest.raises(Refused, match="is not allowed in a query"):
         walk.calls()
@@ -435,7 +439,7 @@ def work_of(run: Callable[[], object]) -> int:
     def trace(frame: Any, event: str, _: Any) -> Any:
         nonlocal count
         count += event == "line"
-        return trace if frame.f_code.co_filename.endswith(("guard_sql.py", "cte_scope.py")) else None
+        return trace if frame.f_code.co_filename.endswith(GUARD) else None
 
     sys.settrace(trace)
     try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from etude.errors import InvalidQuery, Refused
-from etude.sources.guard_sql import Granted, check_sql
+from etude.sources.granted_tables import Granted
+from etude.sources.guard_sql import check_sql
 from etude.sources.postgres_grammar import read_postgres_query
 
 GRANTED = Granted(
@@ -91,3 +94,27 @@ def test_an_operator_does_not_begin_a_comment(operator: str) -> None:
 )
 def test_what_both_read_alike_runs(sql: str) -> None:
     assert check(sql)
+
+
+@pytest.mark.parametrize(
+    "type_name",
+    ["hs.json", "hs.json[]", '"Money"', '"integer"', '"int"', '"boolean"', '"JSON"', 'public."Path"', "hs.mood_text"],
+)
+def test_a_type_that_is_only_spelled_like_a_built_in_one_is_refused(type_name: str) -> None:
+    for sql in (
+        f"SELECT 'a'::{type_name}",
+        f"SELECT CAST('a' AS {type_name})",
+        f"SELECT * FROM jsonb_to_record('{{}}') AS t(a {type_name})",
+    ):
+        with pytest.raises(Refused, match="is not allowed in a query: a cast to it might run user-defined code"):
+            check(sql)
+
+
+@pytest.mark.parametrize(
+    "type_name",
+    ["int", "INTEGER", "double precision", "timestamp with time zone", "text", '"text"', "pg_catalog.int4", "text[]",
+     "json", "numeric(10, 2)", "varchar(3)", "mood", "hs.mood", "interval", "boolean"],
+)  # fmt: skip
+def test_built_in_types_and_enumerations_are_allowed(type_name: str) -> None:
+    granted = replace(GRANTED, types=frozenset({"mood"}))
+    assert check_sql(f"SELECT CAST(NULL AS {type_name})", "postgres", granted).tables == ()

@@ -11,10 +11,10 @@ import pytest
 from etude.app import App
 from etude.errors import EtudeError
 from etude.sources.functions import allowed_functions
-from etude.sources.guard_sql import guard_column_hint
 from etude.sources.query_hints import (
     _BY_NAME,
     function_hint,
+    guard_column_hint,
     query_hint_date_difference,
     query_hint_for_dialect,
     type_error_hint,

@@ -155,3 +155,35 @@ def test_cancelling_a_run_stops_the_reading_of_its_files(tmp_path: Path, big_csv
         assert reading.wait(60)
         app.runs.cancel(run_id)
         assert app.runs.wait(run_id, 60).status == "cancelled"
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_a_catalog_has_no_references_to_tables_that_are_not_granted(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"shop.{kind}"
+    with closing((duckdb if kind == "duckdb" else sqlite3).connect(path)) as made:
+        made.execute("CREATE TABLE secret (ssn INTEGER PRIMARY KEY)")
+        made.execute("CREATE TABLE people (id INTEGER PRIMARY KEY)")
+        made.execute("CREATE TABLE pub (a INTEGER REFERENCES secret (ssn), b INTEGER REFERENCES people (id))")
+    spec = SourceSpec(url=str(path), tables=("pub", "people"))
+    with App(home=tmp_path / "home", record=False, sources={"shop": spec}) as app:
+        catalog = app.catalog("shop")
+    (pub,) = (table for table in catalog.tables if table.name == "pub")
+    assert [key.to_table for key in pub.foreign_keys] == ["people"]
+    assert "ssn" not in catalog.model_dump_json()
+
+
+def test_a_result_has_a_limit_of_columns(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    with App(home=tmp_path / "home", record=False) as app:
+        assert len(app.sql(str(tmp_path / "t.csv"), f"SELECT {','.join('1' * 2_000)}").rows()[0]) == 2_000
+        with pytest.raises(LimitExceeded, match="10,001 columns") as failed:
+            app.sql(str(tmp_path / "t.csv"), f"SELECT {','.join('1' * 10_001)}")
+        assert failed.value.details["limit"] == "columns"
+
+
+@pytest.mark.parametrize("content", ["a" * 2000 + ",b\n1,2\n"])
+def test_a_name_that_is_too_long_is_refused_in_short(tmp_path: Path, content: str) -> None:
+    (tmp_path / "wide.csv").write_text(content)
+    with App(home=str(tmp_path / "home")) as app, pytest.raises(LimitExceeded, match="2,000 characters") as refused:
+        app.open_source("wide", SourceSpec(url=str(tmp_path / "wide.csv"))).catalog(app.settings.limits)
+    assert len(refused.value.message) < 300

@@ -92,3 +92,11 @@ def test_every_reader_of_foreign_text_ends(word: str) -> None:
     list(query_hint_for_dialect(sql, "sqlite"))
     assert query_hint_date_difference(sql, ["a"]) == ""
     assert time.process_time() - started < LONGEST_S
+
+
+def test_a_text_of_very_many_words_is_refused_before_it_is_tokenized() -> None:
+    started = time.process_time()
+    with pytest.raises(Refused, match="words and symbols"):
+        parse_one_sql("SELECT " + "1," * 500_000 + "1", "duckdb")
+    assert time.process_time() - started < 1
+    assert parse_one_sql(f"SELECT '{'word ' * 150_000}'", "duckdb") is not None

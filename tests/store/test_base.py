@@ -40,11 +40,14 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.store import base
-from etude.store.base import RunRow, Store, split_store_search_words
+from etude.store.base import Store
+from etude.store.run_rows import RunRow
+from etude.store.schema import ADD_VERSION, store_migrations
+from etude.store.search_words import split_store_search_words
 
 Open = Callable[[], Store]
 Start = Callable[[str], "subprocess.Popen[str]"]
-STEPS = len(base._migrations("sqlite"))
+STEPS = len(store_migrations("sqlite"))
 
 
 def queue(store: Store, text: str = "SELECT 1", **fields: Any) -> str:
@@ -596,7 +599,7 @@ def test_a_run_is_started_by_the_store_s_own_worker(store: Store) -> None:
 
 def test_a_newer_database_is_refused(store: Store, open_store: Open) -> None:
     with store._transaction() as execute:
-        execute(base.ADD_VERSION, 99, datetime.now(UTC))
+        execute(ADD_VERSION, 99, datetime.now(UTC))
     with pytest.raises(Unavailable, match=rf"version 99; this etude knows versions up to {STEPS}\.") as caught:
         open_store()
     assert "Upgrade etude" in caught.value.hint
@@ -632,3 +635,28 @@ def test_check_and_close(open_store: Open) -> None:
     for use in (store.check, store.runs, lambda: queue(store)):
         with pytest.raises(Unavailable, match="closed"):
             use()
+
+
+def test_others_write_while_a_long_thread_is_deleted(store: Store) -> None:
+    ours, theirs = store.scoped("ours"), store.scoped("theirs")
+    thread = ours.create_thread("long")
+    with ours._transaction() as execute:
+        for seq in range(1, 2001):
+            values = (f"message_{seq}", thread.id, seq, "user", "é" * 1000, None, datetime.now(UTC))
+            execute(base.ADD_MESSAGE, *values)
+    ours.record_bytes.recount("ours")
+    with pytest.raises(NotFound):
+        theirs.delete_thread(thread.id)
+    assert len(ours.messages(thread.id)) == 2000
+    written = 0
+    with ThreadPoolExecutor(1) as pool:
+        deleted = pool.submit(ours.delete_thread, thread.id)
+        while not deleted.done():
+            theirs.create_thread("short")
+            written += 1
+        deleted.result()
+    assert written > 3
+    with pytest.raises(NotFound):
+        ours.thread(thread.id)
+    assert not store._read("SELECT 1 FROM messages WHERE thread_id = ?", thread.id)
+    assert ours.storage_use().records == 0

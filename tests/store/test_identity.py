@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Unauthorized
+from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Unauthorized, Unavailable
 from etude.settings import ServerSettings
 from etude.store.base import Store
 from etude.store.identity import Identity, KeyLimits, Role, Spent, StoredResponse
@@ -95,6 +95,20 @@ def test_a_session_stands_for_its_key(identity: Identity) -> None:
     identity.revoke_key(key.id)
     with pytest.raises(Unauthorized):
         identity.logged_in(other)
+
+
+def test_the_sessions_of_a_key_are_limited_and_the_newest_stay(
+    identity: Identity, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.store.identity.LOGINS", 3)
+    key, other = identity.create_key("x", "reader")[0], identity.create_key("y", "reader")[0]
+    of_other = identity.log_in(other)
+    cookies = [identity.log_in(key) for _ in range(5)]
+    for ended in cookies[:2]:
+        with pytest.raises(Unauthorized):
+            identity.logged_in(ended)
+    assert [identity.logged_in(c) for c in cookies[2:]] == [key] * 3
+    assert identity.logged_in(of_other) == other
 
 
 def test_spending_adds_up_before_and_after_it_is_on_record(identity: Identity, store: Store) -> None:
@@ -193,6 +207,73 @@ def test_what_cannot_be_written_now_is_written_later(identity: Identity, store: 
     assert [act.request_id for act in identity.acts().items] == ["r1"]
 
 
+BAD = ["a\0b", "\udcff", "x" * 100_000]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_any_text_of_a_caller_can_be_in_the_audit(identity: Identity, bad: str) -> None:
+    identity.note("ours", "key", "POST /sql", 200, "r1", "::1")
+    identity.note("ours", bad, bad, 200, bad, bad, bad)
+    identity.note("theirs", "key", "POST /sql", 200, "r2", "::1", "why")
+    identity.write_down()
+    first, second = reversed(identity.acts("ours").items)
+    assert first.request_id == "r1"
+    assert "\0" not in str(second)
+    assert len(str(second)) < 3000
+    assert [(act.request_id, act.reason) for act in identity.acts("theirs").items] == [("r2", "why")]
+
+
+def test_a_row_that_the_store_refuses_stops_no_other(
+    identity: Identity, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    key, _ = identity.create_key("x", "analyst")
+    with monkeypatch.context() as patched:
+        patched.setattr("etude.store.identity.make_storable", lambda text, most: text)
+        for n in range(250):
+            identity.note("main", key.id, "POST /sql", 200, f"r{n}", "::1", "a\0b" if n in (7, 130, 131) else None)
+    identity.spend(key.id, Spent(tokens=5))
+    identity.spend("\0", Spent(tokens=1))
+    identity.write_down()
+    assert Identity(store).spent(key.id).tokens == 5
+    stored = [act.request_id for act in identity.acts(limit=1000).items]
+    assert stored == [f"r{n}" for n in reversed(range(250)) if n not in (7, 130, 131)]
+    assert caplog.text.count("the store refused a record") == 4
+    caplog.clear()
+    identity.note("main", key.id, "POST /sql", 200, "later", "::1")
+    identity.write_down()
+    assert identity.acts(limit=1).items[0].request_id == "later"
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("amount", [float("nan"), float("inf"), -5.0, 1e300])
+def test_a_wrong_amount_does_not_stop_the_count(identity: Identity, store: Store, amount: float) -> None:
+    used = Spent(tokens=1 << 80, cost_usd=amount, seconds=amount)
+    for _ in range(2):
+        identity.spend("wrong", used)
+        identity.spend("right", Spent(tokens=1, cost_usd=0.5))
+        identity.write_down()
+    assert Identity(store).spent("right") == Spent(tokens=2, cost_usd=1.0)
+    assert Identity(store).spent("wrong").tokens > 1 << 40
+
+
+def test_acts_that_wait_for_the_store_are_limited_and_the_others_counted(
+    identity: Identity, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.store.identity.WAITING", 3)
+    with store._transaction() as execute:
+        execute("ALTER TABLE audit RENAME TO away")
+    for n in range(5):
+        identity.note("ours", "key", "POST /sql", 200, f"r{n}", "::1")
+        with pytest.raises(Unavailable):
+            identity.write_down()
+    with store._transaction() as execute:
+        execute("ALTER TABLE away RENAME TO audit")
+    identity.write_down()
+    identity.write_down()
+    listed = [act.request_id or act.action for act in reversed(identity.acts("ours").items)]
+    assert listed == ["r0", "r1", "r2", "2 more requests are not listed, because the store could not be written"]
+
+
 def test_a_budget_of_a_day_is_the_key_s_own_or_the_server_s(identity: Identity) -> None:
     defaults = ServerSettings(daily_tokens=10)
     usual, _ = identity.create_key("usual", "analyst")
@@ -210,3 +291,26 @@ def test_a_budget_of_a_day_is_the_key_s_own_or_the_server_s(identity: Identity) 
         identity.check_budget(identity.key(large.id), defaults)
     assert caught.value.details["limit"] == "daily_seconds"
     assert 0 < caught.value.details["retry_after_s"] <= 86_400
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "default", "given"),
+    [
+        (None, None, 60, None),  # the server's limit, also if that changes
+        (0, None, 60, 60),
+        (100, None, 60, 60),
+        (30, None, 60, 30),
+        (0, None, 0, 0),
+        (None, 40, 60, 40),
+        (0, 40, 60, 40),
+        (50, 40, 60, 40),
+        (50, 0, 60, 50),
+        (0, 0, 60, 0),
+    ],
+)
+def test_a_key_creates_none_that_may_use_more(
+    asked: int | None, own: int | None, default: int, given: int | None
+) -> None:
+    for name in KeyLimits.model_fields:
+        limits = KeyLimits(**{name: asked}).within(KeyLimits(**{name: own}), ServerSettings(**{name: default}))
+        assert getattr(limits, name) == given

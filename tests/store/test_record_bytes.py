@@ -14,13 +14,14 @@ from etude.ids import new_id
 from etude.store import record_bytes
 from etude.store.action import Finish, NewAction, NewEvent, StepRecord
 from etude.store.agents import AgentStore
-from etude.store.base import Store, _migrations
+from etude.store.base import Store
 from etude.store.identity import Identity, StoredResponse
 from etude.store.lessons import StoredLessons
 from etude.store.postgres import CREATED
 from etude.store.queue import Queue
 from etude.store.record_bytes import NOT_COUNTED, RECOUNTS
 from etude.store.retention import Retention
+from etude.store.schema import store_migrations
 
 Open = Callable[[], Store]
 Start = Callable[[str], subprocess.Popen[str]]
@@ -67,7 +68,7 @@ def test_the_counter_is_what_a_recount_finds(store: Store, open_store: Open) -> 
 
 def test_every_table_counts_or_says_why_not() -> None:
     for dialect in ("sqlite", "postgres"):
-        scripts = [step.read_text("utf-8") for step in _migrations(dialect)]
+        scripts = [step.read_text("utf-8") for step in store_migrations(dialect)]
         tables = {name for script in scripts for name in CREATED.findall(script)}
         tables -= {"runs_by_number", "sources_of_tenants"}  # renamed to others
         assert tables == {*RECOUNTS, *NOT_COUNTED}, dialect

@@ -108,7 +108,7 @@ export interface ShownResult {
 
 export interface Guidance {
   text: string;
-  by: "user" | "check" | "chart" | "budget";
+  by: "user" | "check" | "chart" | "origins" | "budget";
   interrupts: boolean;
   after: number;
 }

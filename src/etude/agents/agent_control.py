@@ -28,8 +28,9 @@ from etude.store.agents import (
     AgentStore,
     agent_action_not_found,
 )
-from etude.store.base import Page, Store
+from etude.store.base import Store
 from etude.store.identity import Role
+from etude.store.paging import Page
 from etude.store.queue import Queue
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")

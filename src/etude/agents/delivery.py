@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
 from etude.agents.base import IDLE, NOW, InboxItem, Kind, Next, StepContext, StepResult
-from etude.agents.hub import HubEventFilter
+from etude.agents.hub import HubEventFilter, TopicPatterns
 from etude.entities import Entity
 from etude.errors import Cancelled, Unavailable
 from etude.store.action import LONGEST_BACKOFF_S, action_backoff
@@ -32,7 +32,7 @@ EARLY_S = 0.05
 class DeliveryConfig(Entity):
     """The events to deliver."""
 
-    topics: tuple[str, ...] = ("*",)
+    topics: TopicPatterns = ("*",)
     agent: str | None = None
     """Deliver only the events of this agent."""
 

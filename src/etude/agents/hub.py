@@ -7,17 +7,21 @@ last id it saw, continues from there: from memory if the events are still buffer
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from itertools import takewhile
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+from pydantic import Field
 
 from etude.errors import Conflict, Unavailable
+from etude.store.action import NewAction
 from etude.store.agents import AgentStore, ListeningAgent
 from etude.store.queue import Queue
 from etude.store.topics import HubEvent, Topics
@@ -30,6 +34,13 @@ BUFFER_BYTES = 32 << 20
 POLL_S = 0.5
 BATCH_S = 0.02
 READ_LIMIT = 1000
+MOST_PATTERNS = 100
+"""Patterns of topics in the configuration of an agent."""
+TopicPatterns = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=128)], ...], Field(max_length=MOST_PATTERNS)
+]
+MATCH_S = 0.2
+"""After this much time for the patterns of one tenant, its other agents are woken without comparing their topics."""
 RESUMING = ("agent.resumed", "agent.interrupted")
 """Events after which an agent that was paused reads what it missed."""
 
@@ -172,8 +183,13 @@ class HubEventFilter:
         return (
             event.tenant == self.tenant
             and (self.agent is None or event.agent == self.agent)
-            and any(fnmatchcase(event.topic, pattern) for pattern in self.topics)
+            and _any_pattern(self.topics).match(event.topic) is not None
         )
+
+
+@lru_cache(maxsize=256)
+def _any_pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)) if patterns else r"(?!)")
 
 
 class HubSubscription:
@@ -227,21 +243,39 @@ class HubWaker:
             at = self._topics.last_settled()
             for agent in listening:
                 if not agent.step_queued and not agent.state.get("down"):
-                    self._send(agent, None)
+                    self._wake_agent(agent, None)
             self._at = at
         while events := self._topics.read(self._at, READ_LIMIT):
             at = events[-1].id
+            by_tenant: dict[str, list[HubEvent]] = {}
+            for event in {(event.tenant, event.topic, event.agent): event for event in events}.values():
+                by_tenant.setdefault(event.tenant, []).append(event)
+            taken = dict.fromkeys(by_tenant, 0.0)
             # Query again: an agent created since the first query may have missed the events read since.
             for agent in self._agent_store.listening():
+                own = by_tenant.get(agent.tenant)
                 # A queued step reads all events.
-                if not agent.step_queued and any(hub_event_wakes(agent, event) for event in events):
-                    self._send(agent, f"deliver:{agent.id}:{at}")
+                if own and not agent.step_queued:
+                    started = time.monotonic()
+                    late = taken[agent.tenant] > MATCH_S and not agent.state.get("down")
+                    self._wake_agent(agent, f"deliver:{agent.id}:{at}", None if late else own)
+                    taken[agent.tenant] += time.monotonic() - started
             # Only now: if the store fails before this, the agents are woken again.
             self._at = at
 
-    def _send(self, agent: ListeningAgent, name: str | None) -> None:
-        with suppress(Conflict):  # it was destroyed meanwhile; the others are still woken
-            self._agent_store.of(agent.tenant).message(agent.id, None, id=name)
+    def _wake_agent(self, agent: ListeningAgent, name: str | None, events: Sequence[HubEvent] | None = None) -> None:
+        """Wake an agent if one of the events does, or in any case if there are none given."""
+        try:
+            if events is None or any(hub_event_wakes(agent, event) for event in events):
+                # Without the check of the tenant's storage: it is one empty message, and its step waits for room.
+                self._agent_store.queue.of(agent.tenant).enqueue(NewAction(agent.id, id=name))
+        except Conflict:
+            pass  # it was destroyed meanwhile
+        except Unavailable:
+            raise
+        except Exception:
+            # The agents of all other tenants are still woken.
+            log.exception("agent %s of tenant %s cannot be woken", agent.id, agent.tenant)
 
 
 def hub_event_wakes(agent: ListeningAgent, event: HubEvent) -> bool:
@@ -254,5 +288,5 @@ def hub_event_wakes(agent: ListeningAgent, event: HubEvent) -> bool:
         return True
     if agent.state.get("down") or (event.agent or "") in agent.state.get("held", ()):
         return False
-    topics = tuple(agent.config.get("topics", ("*",)))
+    topics = tuple(agent.config.get("topics", ("*",)))[:MOST_PATTERNS]
     return HubEventFilter(agent.tenant, topics, agent.config.get("agent")).matches(event)

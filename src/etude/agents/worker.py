@@ -18,7 +18,6 @@ import queue as queues
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +26,7 @@ from etude.agents.hub import BATCH_S, HubWaker
 from etude.agents.outage_log import OutageLog
 from etude.agents.running_step import RunningStep
 from etude.agents.step_runner import StepRunner, describe_step_error
-from etude.errors import EtudeError, Unavailable
+from etude.errors import Unavailable
 from etude.operations.prune import prune_quietly
 from etude.redaction import redact
 from etude.store.action import Finish, StepRecord
@@ -113,7 +112,8 @@ class Worker:
         self._wake_maintenance.set()  # take over from lost workers at once
         self._unlisten = self.queue.listen(self._on_notification)
         self._new_events.set()
-        for loop in (self._dispatch, self._maintain, self._watch_leases, self._prune, *[self._run_steps] * self.slots):
+        loops = (self._dispatch, self._maintain, self._wake_listeners, self._watch_leases, self._prune)
+        for loop in (*loops, *[self._run_steps] * self.slots):
             self._start_thread(loop)
         return self
 
@@ -166,13 +166,13 @@ class Worker:
         self._wake_maintenance.set()
         for _ in range(self.slots):
             self._work.put(None)
-        for thread in self._threads[:2]:
+        self._new_events.set()
+        for thread in self._threads[:3]:
             thread.join(ENDING_S)
         if self._unlisten:
             self._unlisten()
-        with suppress(EtudeError):  # if the store is gone, the usage of the last moment is lost
-            self._identity.write_down()
-            self.queue.write_totals()
+        # If the store is gone, the usage of the last moment is lost.
+        self._do_each([self._identity.write_down, self.queue.write_totals])
         if self._owns_queue:
             self.queue.close()
         for agent in self._step_runner.agents_with_sessions():
@@ -205,9 +205,8 @@ class Worker:
         ):
             self._new_control.set()
             self._wake_maintenance.set()
-        if kind in ("event", "all") and not self._new_events.is_set():
+        if kind in ("event", "all"):
             self._new_events.set()
-            self._wake_maintenance.set()
 
     # The dispatcher.
 
@@ -364,47 +363,48 @@ class Worker:
     # Maintenance.
 
     def _maintain(self) -> None:
-        swept = renewed = looked = written = -math.inf
+        swept = renewed = written = -math.inf
         while not self._stopped.is_set():
-            # Batch events that arrive together.
-            self._wake_maintenance.wait(BATCH_S if self._new_events.is_set() else POLL_S)
+            self._wake_maintenance.wait(POLL_S)
             self._wake_maintenance.clear()
             now = self._maintained = time.monotonic()
-            try:
-                ticks = now - swept >= POLL_S
-                if ticks or self._new_control.is_set():
-                    self._new_control.clear()
-                    self._read_control()
-                if ticks or (self._new_events.is_set() and now - looked >= BATCH_S):
-                    looked = now
-                    self._new_events.clear()
-                    self._wake_listeners()
-                if ticks or self._sweep_due.is_set():
-                    swept = now
-                    self._sweep_due.clear()
-                    self._keep_lock()
-                    self._sweep()
-                    self._outage.succeeded()
-                if now - renewed >= self.lease / 3:
-                    renewed = now
-                    self._renew()
-                if now - written >= BEAT_S:
-                    written = now
-                    self.queue.write_totals()
-                self._identity.write_down()
-            except Unavailable as error:
-                self._outage.failed(error.message)
-            except Exception:
-                log.exception("maintenance failed")
+            due: list[Callable[[], None]] = []
+            if now - renewed >= self.lease / 3:
+                renewed = now
+                due.append(self._renew)
+            ticks = now - swept >= POLL_S
+            if ticks or self._new_control.is_set():
+                self._new_control.clear()
+                due.append(self._read_control)
+            if ticks or self._sweep_due.is_set():
+                swept = now
+                self._sweep_due.clear()
+                due.append(self._sweep)
+            if now - written >= BEAT_S:
+                written = now
+                due.append(self.queue.write_totals)
+            due.append(self._identity.write_down)
+            self._do_each(due)
 
     def _wake_listeners(self) -> None:
-        try:
-            self._waker.wake()
-        except Unavailable:
-            raise
-        except Exception:
-            # Leases must be renewed even if this fails.
-            log.exception("waking agents for events failed")
+        """Wake agents for events. In a thread of its own: it compares the events and agents of all tenants."""
+        while not self._stopped.is_set():
+            if self._new_events.wait(POLL_S):
+                self._stopped.wait(BATCH_S)  # batch events that arrive together
+            self._new_events.clear()
+            if not self._stopped.is_set():
+                self._do_each([self._waker.wake])
+
+    def _do_each(self, due: list[Callable[[], None]]) -> None:
+        """Do each of these. One that fails keeps none of the others from being done, unless the store is down."""
+        for do in due:
+            try:
+                do()
+            except Unavailable as error:
+                self._outage.failed(error.message)
+                return
+            except Exception:
+                log.exception("maintenance failed: %s", getattr(do, "__name__", do))
 
     def _read_control(self) -> None:
         """Read the control messages for the steps that this worker is running."""
@@ -437,9 +437,11 @@ class Worker:
                 running.stop("lost")
 
     def _sweep(self) -> None:
+        self._keep_lock()
         after = self.queue.sweep(running=[r.claim.seq for r in self._snapshot()])
         if after is not None:
             self._sweep_after(after)
+        self._outage.succeeded()
 
     def _renew(self) -> None:
         running = self._snapshot()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from etude.api.api_caller import ANONYMOUS, OWNER, ApiCaller
 from etude.entities import Run
-from etude.errors import Forbidden, LimitExceeded, Unauthorized, Unavailable
+from etude.errors import EtudeError, Forbidden, LimitExceeded, Unauthorized, Unavailable
 from etude.host_addresses import is_loopback_host, parse_host_port
 from etude.store.identity import ApiKey, Identity, Spent, daily_limits_of_key
 
@@ -78,6 +78,14 @@ class AccessControl:
             return ANONYMOUS
         key = await self._look_up(access_store, self._identity.logged_in, secrets.cookie)
         return ApiCaller(key.tenant, key.role, key, secrets.cookie)
+
+    async def is_admitted(self, access_store: AccessStore[ApiKey], secrets: AccessSecrets) -> bool:
+        """Return whether the sender of a request would still be let in: its key may have been revoked meanwhile."""
+        try:
+            await self.identify(access_store, secrets)
+        except EtudeError:
+            return False
+        return True
 
     async def _look_up(
         self, access_store: AccessStore[ApiKey], find: Callable[[str], ApiKey], secret: str, without_store: bool = False

@@ -18,6 +18,7 @@ from etude.errors import Cancelled, Conflict, from_problem
 from etude.events import Event, Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, TextDelta
 from etude.runs import CODE
 from etude.runtime.answer import chosen_answer_results, describe_code_answer
+from etude.runtime.number_check.mentions import MARK
 
 if TYPE_CHECKING:
     from etude.api.api_call import ApiCall
@@ -40,6 +41,8 @@ class AnswerText:
         """The part of that text that was sent."""
         self._separator = ""
         """The text to send before the next words."""
+        self._asked = False
+        """Whether the model was asked for origins of figures: its answer stands unless it wrote another."""
 
     def add(self, event: Event) -> str:
         """Return the text to send for an event."""
@@ -52,6 +55,8 @@ class AnswerText:
                 return self._unsent(self._turn)
             case Guided(by="check") if self._sent:
                 self._separator = CORRECTION
+            case Guided(by="origins"):
+                self._asked = True
         return ""
 
     def finish(self, run: Run) -> str:
@@ -60,10 +65,14 @@ class AnswerText:
             self._end_paragraph()
             return self._unsent(run.question or "")
         answer = answer_text_with_origin(run)
+        corrected = ""
+        if self._asked and self._sent and not answer.replace(MARK, "").startswith(self._sent):
+            self._separator = CORRECTION
+            corrected = self._unsent(answer.replace(MARK, ""))
         if run.unverified and self._sent and not answer.startswith(self._sent):
             # The markers belong inside text that was sent already, so list the numbers instead.
-            return f"{PARAGRAPH}In no computed result: {', '.join(dict.fromkeys(run.unverified))}."
-        return self._unsent(answer)
+            return f"{corrected}{PARAGRAPH}In no computed result: {', '.join(dict.fromkeys(run.unverified))}."
+        return corrected + self._unsent(answer)
 
     def _end_paragraph(self) -> None:
         if self._sent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from fastapi import Depends, Request
 
 from etude.api.api_caller import ApiCaller
 from etude.api.server_state import ServerState, T
+from etude.cancellation import Cancellation
 from etude.entities import ENDED
 from etude.errors import Unavailable
 from etude.store.agents import AgentCause
@@ -31,6 +33,8 @@ class ApiCall:
     request_id: str
     disconnected: Callable[[], Awaitable[None]]
     """Returns once the client is gone."""
+    is_admitted: Callable[[], Awaitable[bool]]
+    """Returns whether the caller would still be let in; a stream asks, because its key may be revoked meanwhile."""
     slot: ExitStack
     """Counts this request toward the caller's concurrency limit; a stream releases it and counts as a stream."""
     noted: dict[str, str] = field(default_factory=dict)
@@ -46,9 +50,27 @@ class ApiCall:
         """Run blocking work in a thread; it may take long."""
         return await self.server.run_in_thread(self.caller.tenant, work, *arguments, **keywords)
 
+    async def run_large(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run blocking work that may take much memory in a thread; few at once."""
+        return await self.server.run_large(self.caller.tenant, work, *arguments, **keywords)
+
+    async def run_while_connected(self, work: Callable[[Cancellation], T]) -> T:
+        """Run blocking work in a thread, and cancel it if the client disconnects."""
+        cancel = Cancellation()
+
+        async def watch() -> None:
+            await self.disconnected()
+            cancel.cancel()
+
+        watching = asyncio.create_task(watch())
+        try:
+            return await self.run_in_thread(work, cancel)
+        finally:
+            watching.cancel()
+
     async def access_store(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a short access to the store in a thread."""
-        return await self.server.access_store(work, *arguments, **keywords)
+        return await self.server.access_store_for(self.caller.tenant, work, *arguments, **keywords)
 
     def dataset(self, name: str | None) -> str:
         """Return the name of a dataset of the tenant; with None, of its only one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -21,6 +22,7 @@ from etude.uploads import UploadReport
 
 if TYPE_CHECKING:
     from etude.api.api_call import ApiCall
+    from etude.cancellation import Cancellation
 
 _WHOLE = ("INT", "HUGEINT", "SERIAL")
 _PARTS = ("DECIMAL", "NUMERIC", "DOUBLE", "FLOAT", "REAL")
@@ -71,26 +73,30 @@ UPLOAD: dict[str, Any] = {
 async def upload_dataset(
     call: AnalystCall,
     request: Request,
-    response: Response,
     name: Annotated[
         str | None,
         Query(max_length=200, description="The name of the dataset; also that of the file, if the body is the file."),
     ] = None,
-) -> UploadReport:
+) -> Response:
     """Upload files as a dataset of the tenant: a form with one or more fields `file`, or one file as the body.
 
     Each file becomes one table or several. Its content decides how it is read, not its name. The body may be CSV, TSV,
     JSON, Parquet, Excel, a SQLite or DuckDB database, a document (Markdown, HTML, text, PDF) as a table of its text,
     or a folder of files as a zip archive.
     """
-    with call.app.uploads.scratch() as folder:
-        received = await receive_upload_body(call, request, folder, name)
+    with call.server.uploads.receiving(call.app.store) as count, call.app.uploads.scratch() as folder:
+        received = await receive_upload_body(call, request, folder, name, count)
         # Without a form, the name is that of the file: a dataset's name is made from it unless it is one.
         chosen = received.name or (name if name and NAME.fullmatch(name) else None)
         by = call.caller.key.name if call.caller.key else ""
-        report = await call.run_in_thread(call.app.uploads.add, received.files, chosen, by)
-    response.headers["Location"] = f"/api/datasets/{report.name}/schema"
-    return report
+
+        def add() -> tuple[str, bytes]:
+            report = call.app.uploads.add(received.files, chosen, by)
+            return report.name, report.model_dump_json().encode()  # it may name many columns
+
+        added, body = await call.run_in_thread(add)
+    headers = {"Location": f"/api/datasets/{added}/schema"}
+    return Response(body, 201, headers, media_type="application/json")
 
 
 @router.delete("/datasets/{dataset}", status_code=204, response_class=Response)
@@ -120,7 +126,8 @@ async def dataset_schema(call: ReaderCall, dataset: str, response: Response, if_
 @router.get("/profile/{dataset}", response_model=SourceProfile)
 async def dataset_profile(call: ReaderCall, dataset: str) -> Response:
     """Return the profile of a dataset: statistics, keys and patterns; measured now if there is none yet."""
-    return Response(await call.run_in_thread(load_dataset_profile, call, dataset), media_type="application/json")
+    profile = await call.run_while_connected(partial(load_dataset_profile, call, dataset))
+    return Response(profile, media_type="application/json")
 
 
 @router.get("/datasets/{dataset}/questions", response_model=QuestionList)
@@ -128,7 +135,9 @@ async def suggested_dataset_questions(
     call: ReaderCall, dataset: str, limit: Annotated[int, Query(ge=1, le=10)] = 3
 ) -> QuestionList:
     """Return questions about a dataset, made from its profile; each was tried, and the rules can answer it."""
-    found = await call.run_in_thread(lambda: call.app.suggest_questions(call.dataset(dataset), limit))
+    found = await call.run_while_connected(
+        lambda cancel: call.app.suggest_questions(call.dataset(dataset), limit, cancel)
+    )
     return QuestionList(questions=found)
 
 
@@ -137,9 +146,9 @@ def load_dataset_schema(call: ApiCall, dataset: str) -> Catalog:
     return call.app.catalog(call.dataset(dataset))
 
 
-def load_dataset_profile(call: ApiCall, dataset: str) -> bytes:
+def load_dataset_profile(call: ApiCall, dataset: str, cancel: Cancellation) -> bytes:
     """Return the profile of a dataset as JSON."""
-    return call.app.profile(call.dataset(dataset)).model_dump_json().encode()
+    return call.app.profile(call.dataset(dataset), cancel).model_dump_json().encode()
 
 
 @router.get(

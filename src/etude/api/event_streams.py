@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack
@@ -37,7 +38,8 @@ router = APIRouter(tags=["streams"])
 class EventStream(StreamingResponse):
     """A stream of server-sent events. It counts toward the caller's limit of streams until it ends.
 
-    `left` is called if the client disconnects before the events end.
+    It ends early if the caller's key is revoked or expires, or its browser session ends. `left` is called if the
+    client disconnects before the events end.
     """
 
     media_type = "text/event-stream"
@@ -48,9 +50,9 @@ class EventStream(StreamingResponse):
         self._held = ExitStack()
         call.slot.close()
         self._held.enter_context(call.server.access_control.limit_concurrency(call.caller, "stream"))
-        self._events = events
+        self._events = _while_admitted(call, events)
         self._left = left
-        super().__init__(events, headers=HEADERS)
+        super().__init__(self._events, headers=HEADERS)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Send until the events end or the client disconnects, then release everything."""
@@ -66,6 +68,15 @@ class EventStream(StreamingResponse):
         """Send all events."""
         await super().stream_response(send)
         self._left = None
+
+
+async def _while_admitted(call: ApiCall, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield events, each only if the caller would still be let in. A stream without events has heartbeats."""
+    async with contextlib.aclosing(events):
+        async for piece in events:
+            if not await call.is_admitted():
+                return
+            yield piece
 
 
 def format_server_sent_event(data: str, name: str, kind: str) -> bytes:

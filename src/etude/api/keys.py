@@ -31,7 +31,7 @@ async def create_key(call: AdminCall, body: KeyRequest, request: Request) -> New
     expires = datetime.now(UTC) + timedelta(days=body.days) if body.days else None
     limits, creator = body.limits, call.caller.key
     if creator is not None:
-        limits = limits.within(creator.limits)
+        limits = limits.within(creator.limits, call.server.app.settings.server)
         expires = min(filter(None, (expires, creator.expires_at)), default=None)
     make = call.server.identity.create_key
     key, secret = await call.access_store(make, body.name, body.role, call.caller.tenant, limits, expires)

@@ -18,8 +18,8 @@ from etude.api.schemas import (
     RevertRequest,
 )
 from etude.learning.edits.learner import revert_learned_edit
-from etude.learning.observer.findings import find_failure_findings
-from etude.learning.observer.operations import read_operations
+from etude.learning.observer.findings import Finding, find_findings_of_counts
+from etude.learning.observer.recent_operations import RecentOperations
 from etude.learning.playbooks.playbook_summary import PlaybookSummary, summarise_playbook
 from etude.learning.statistical_tests import wilson_interval
 from etude.store.diagnoses import StoredDiagnoses
@@ -45,14 +45,14 @@ async def list_edits(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Listing[EditSummary]:
     """List the edits that were proposed for code, newest first, with their evidence."""
-    found = await call.access_store(StoredEdits(call.app.store).list, repo, 2000 if status else limit)
+    found = await call.run_in_thread(StoredEdits(call.app.store).list, repo, 2000 if status else limit)
     return Listing(items=[_edit(e) for e in found if status is None or e.status == status][:limit])
 
 
 @router.get("/learning/edits/{edit_id}", response_model=EditSummary)
 async def show_edit(call: ReaderCall, edit_id: str) -> EditSummary:
     """Return an edit: its change, its reason, and the tests with and without it."""
-    return _edit(await call.access_store(StoredEdits(call.app.store).get, edit_id))
+    return _edit(await call.run_in_thread(StoredEdits(call.app.store).get, edit_id))
 
 
 @router.post("/learning/edits/{edit_id}/revert", response_model=EditSummary)
@@ -94,7 +94,7 @@ async def learning_curve(
         runs = sorted((r for name in repos for r in edits.runs(name, limit)), key=lambda r: r.at)
         return [_point(run) for run in runs[-limit:]]
 
-    return Listing(items=await call.access_store(read))
+    return Listing(items=await call.run_in_thread(read))
 
 
 def _point(run: StoredSuiteRun) -> CurvePoint:
@@ -114,9 +114,12 @@ def _point(run: StoredSuiteRun) -> CurvePoint:
 async def list_findings(call: ReaderCall) -> Listing[FindingSummary]:
     """List failures that happened several times, with a diagnosis and their evidence, the most frequent first."""
     store = call.app.store
-    found = await call.run_in_thread(
-        lambda: find_failure_findings(read_operations(store), StoredDiagnoses(store).all())
-    )
+
+    def find() -> list[Finding]:
+        # Of operations that did not fail, no texts are read.
+        return find_findings_of_counts(RecentOperations(store).count(), StoredDiagnoses(store).all())
+
+    found = await call.server.findings.read(store.tenant, lambda: call.run_large(find))
     return Listing(
         items=[
             FindingSummary(
@@ -138,20 +141,20 @@ async def list_findings(call: ReaderCall) -> Listing[FindingSummary]:
 @router.get("/learning/drafts", response_model=Listing[DraftSummary])
 async def list_drafts(call: ReaderCall, refused: bool = False) -> Listing[DraftSummary]:
     """List the drafts of playbooks that wait for a person; those that were refused only if asked for."""
-    found = await call.access_store(call.app.playbooks.drafts)
+    found = await call.run_in_thread(call.app.playbooks.drafts)
     return Listing(items=[_draft(d) for d in found if refused or not d.refused])
 
 
 @router.post("/learning/drafts/{draft}/accept", status_code=201, response_model=PlaybookSummary)
 async def accept_draft(call: AdminCall, draft: str) -> PlaybookSummary:
     """Make a playbook of a draft; models are shown it from now on, and its effect is measured."""
-    return summarise_playbook(await call.access_store(call.app.playbooks.accept_draft, draft))
+    return summarise_playbook(await call.run_in_thread(call.app.playbooks.accept_draft, draft))
 
 
 @router.post("/learning/drafts/{draft}/refuse", status_code=204, response_class=Response)
 async def refuse_draft(call: AdminCall, draft: str, body: RefuseRequest | None = None) -> Response:
     """Refuse a draft, which is not proposed again."""
-    await call.access_store(call.app.playbooks.refuse_draft, draft, body.reason if body is not None else "")
+    await call.run_in_thread(call.app.playbooks.refuse_draft, draft, body.reason if body is not None else "")
     return Response(status_code=204)
 
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from etude.api.access_control import COOKIE, access_csrf_token
 from etude.api.api_call import AnyCall
+from etude.api.api_caller import ApiCaller
 from etude.api.responses import mark_response_secret
 from etude.api.schemas import Login, LoginRequest
 from etude.store.identity import LOGIN_S
@@ -32,6 +33,9 @@ async def log_in(call: AnyCall, body: LoginRequest, request: Request, response: 
     mark_response_secret(request.scope)
     identity = call.server.identity
     key = await call.access_store(identity.authenticate, body.key)
+    # The key is in the body, so the request had no caller until now.
+    caller = ApiCaller(key.tenant, key.role, key)
+    call.server.access_control.check_rate(caller)
     cookie = await call.access_store(identity.log_in, key)
     secure = request.url.scheme == "https"
     response.set_cookie(COOKIE, cookie, max_age=LOGIN_S, httponly=True, samesite="lax", secure=secure)

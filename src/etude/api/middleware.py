@@ -10,17 +10,16 @@ import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack, suppress
-from email.message import Message as Headers
 from typing import Any
 
 from etude.api.access_control import SAFE, read_access_secrets
 from etude.api.api_call import ApiCall
 from etude.api.api_caller import ANONYMOUS, ApiCaller
-from etude.api.json_body import check_json_body
 from etude.api.problems import HttpError, describe_for_log, hide_outage_details, respond_with_problem
 from etude.api.server_state import RETRY_S, ServerState
 from etude.errors import Conflict, EtudeError, Forbidden, Invalid, LimitExceeded, Unauthorized, Unavailable, problem
 from etude.ids import new_id
+from etude.json_limits import check_json_body
 from etude.store.identity import StoredResponse, key_of_another_request
 
 Scope = MutableMapping[str, Any]
@@ -41,6 +40,8 @@ CLASSIC = frozenset(
 """Routes below `/api` that also work at the root."""
 UPLOADS = frozenset({"/api/datasets", "/api/ingest/file"})
 """Paths whose POST takes a body that may be large: the route reads it while it arrives."""
+REPLACEABLE = "etude.replaceable"
+"""An extension of the ASGI scope: whether a new connection may replace that of the request, at their limit."""
 OPEN_BODY = 64 << 10
 """The largest body of a request without a valid key."""
 KEPT_BODY = 64 << 10
@@ -68,6 +69,13 @@ _STOPS_WORK = re.compile(r"/api/(runs|agents|actions)/[^/]+/(cancel|pause|interr
 """Paths whose POST begins no work: they are served during a shutdown too."""
 LOGGED = 500
 """Characters of a method and path in the access log and the audit; a longer one is cut and says so."""
+LONGEST_HEADER = 8 << 10
+"""The most bytes of a header. Libraries parse some headers in quadratic time, on the event loop."""
+LONGEST_HEADERS = {b"content-type": 256, b"cookie": 64 << 10}
+"""Other limits. A browser sends the cookies of all applications on this host; they are read in linear time."""
+SHORTEST_BOUNDARY = 8
+"""A shorter boundary of a multipart body is hashed with the body: splitting a body at one character takes long."""
+_BOUNDARY = re.compile(r""";[ \t]*boundary="?([\w'()+,./:=?-]{1,70})"?[ \t]*(?:;|$)""", re.ASCII | re.IGNORECASE)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("etude.http")
 
@@ -85,6 +93,15 @@ def _cut_for_log(text: str) -> str:
         return text
     mark = f"… [{len(text):,} characters]"
     return text[: LOGGED - len(mark)] + mark
+
+
+def _check_headers(scope: Scope) -> None:
+    """Refuse a request with a long header before anything reads the header."""
+    for name, value in scope["headers"]:
+        longest = LONGEST_HEADERS.get(name, LONGEST_HEADER)
+        if len(value) > longest:
+            shown = name.decode("latin-1")[:100]
+            raise HttpError(431, f"The header `{shown}` is longer than {longest:,} bytes.", "Send a shorter one.")
 
 
 def _without_secret(name: str) -> StoredResponse:
@@ -125,11 +142,10 @@ class RequestHash:
     """
 
     def __init__(self, scope: Scope, media: str) -> None:
-        message = Headers()
-        message["content-type"] = media
-        boundary = message.get_param("boundary") if message.get_content_maintype() == "multipart" else None
-        self._boundary = str(boundary).encode("latin-1", "replace") if boundary else b""
-        kind = message.get_content_type() if self._boundary else media
+        kind = media.partition(";")[0].strip().lower()
+        found = _BOUNDARY.search(media) if kind.startswith("multipart/") else None
+        self._boundary = found[1].encode() if found and len(found[1]) >= SHORTEST_BOUNDARY else b""
+        kind = kind if self._boundary else media
         head = f"{scope['path']}\n{scope['query_string'].decode('latin-1')}\n{kind}\n"
         self._hash = hashlib.sha256(head.encode("utf-8", "replace"))
         self._rest = b""
@@ -140,8 +156,8 @@ class RequestHash:
             self._hash.update(data)
             return
         *parts, rest = (self._rest + data).split(self._boundary)
-        for part in parts:
-            self._hash.update(part + b"\n--\n")
+        if parts:
+            self._hash.update(b"\n--\n".join([*parts, b""]))
         cut = max(len(rest) - len(self._boundary) + 1, 0)
         self._hash.update(rest[:cut])
         self._rest = rest[cut:]
@@ -214,6 +230,7 @@ class MiddlewareExchange:
         self._enter()
         try:
             with ExitStack() as held:
+                _check_headers(self._scope)
                 await self._admit(held)
                 await self._answer(inner)
         except (EtudeError, HttpError) as error:
@@ -270,7 +287,7 @@ class MiddlewareExchange:
                 check_json_body(self._body)
         app = server.app.scoped(self._caller.tenant)
         server.observer.watch(self._caller.tenant)
-        call = ApiCall(server, self._caller, app, self._id, self._disconnected, slot, self._noted)
+        call = ApiCall(server, self._caller, app, self._id, self._disconnected, self._is_admitted, slot, self._noted)
         self._scope.setdefault("state", {})["call"] = call
 
     async def _read_body(self) -> bytes:
@@ -280,6 +297,9 @@ class MiddlewareExchange:
         largest = min(settings.body, OPEN_BODY) if is_open else settings.body
         length = self._headers.get("content-length", "")
         parts, announced, size = [], int(length) if length.isdecimal() else 0, 0
+        set_replaceable = self._scope.get("extensions", {}).get(REPLACEABLE, lambda _: None)
+        # Without a key, such bodies could hold all connections.
+        set_replaceable(self._caller is ANONYMOUS)
         try:
             async with asyncio.timeout(settings.body_s):
                 while True:
@@ -296,6 +316,8 @@ class MiddlewareExchange:
                         return b"".join(parts)
         except TimeoutError:
             raise HttpError(408, f"The body did not arrive within {settings.body_s:g} s.", "Send it faster.") from None
+        finally:
+            set_replaceable(False)
 
     async def _answer(self, inner: Asgi) -> None:
         name = self._headers.get("idempotency-key")
@@ -401,6 +423,9 @@ class MiddlewareExchange:
             self._arriving, self._body = False, None
         return message
 
+    async def _is_admitted(self) -> bool:
+        return await self._server.access_control.is_admitted(self._server.access_store, self._secrets)
+
     async def _disconnected(self) -> None:
         while not self._client_gone.is_set():
             if (await self._receive())["type"] == "http.disconnect":
@@ -462,7 +487,6 @@ class MiddlewareExchange:
         if method not in SAFE or self._status in (401, 403):
             key = self._caller.key.id if self._caller.key else self._noted.get("key_id")
             reason = self._noted.get("reason")
-            action = action.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
             self._server.identity.note(self._caller.tenant, key, action, self._status, self._id, self._address, reason)
 
     def _facts(self) -> dict[str, str]:

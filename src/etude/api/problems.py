@@ -23,6 +23,7 @@ _TITLES = {
     408: ("timeout", "Request timeout"),
     413: ("too_large", "Too large"),
     415: ("unsupported_media", "Unsupported media"),
+    431: ("request_header_fields_too_large", "Request header fields too large"),
 }
 _DOCUMENTED = {
     400: "The request is malformed.",

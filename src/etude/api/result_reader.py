@@ -30,6 +30,8 @@ WAIT_S = 60.0
 """How long a request waits for a process."""
 SORTED_BYTES = 1 << 30
 """The most bytes of sort orders that are kept on disk, so that the second page of a sort needs no second sort."""
+SORTED = 64
+"""The most sort orders that are kept: each is an open file of the server, however few rows it has."""
 _START = (
     "import sys; sys.path[:] = {path!r}; from etude.api.result_process import run_result_process; run_result_process()"
 )
@@ -189,7 +191,7 @@ class SortOrder:
 
 
 class ResultSortOrders:
-    """Keeps sort orders of results on disk, the last used ones up to `SORTED_BYTES`. Thread-safe."""
+    """Keeps sort orders of results on disk, the last used ones up to `SORTED` and `SORTED_BYTES`. Thread-safe."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -212,15 +214,15 @@ class ResultSortOrders:
             yield SortOrder(file, kept is not None)
 
     def keep(self, key: tuple[Any, ...], order: SortOrder) -> None:
-        """Keep an order that was written."""
+        """Keep an order that was written, unless it has no rows: that one has no second page."""
         order.filled = True
         size = os.fstat(order.file.fileno()).st_size
-        if size > SORTED_BYTES:
+        if not 0 < size <= SORTED_BYTES:
             return
         with self._lock:
             self._drop(key)
             self._kept[key] = (os.dup(order.file.fileno()), size)
-            while self.size > SORTED_BYTES:
+            while len(self._kept) > SORTED or self.size > SORTED_BYTES:
                 self._drop(next(iter(self._kept)))
 
     @property

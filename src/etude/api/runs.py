@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.responses import FileResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import Field
-from starlette.background import BackgroundTask
 
 from etude.api.api_call import AdminCall, AnalystCall, ReaderCall
 from etude.api.responses import respond_in_pieces, respond_with_etag
@@ -32,7 +30,6 @@ from etude.errors import Conflict, Stale
 from etude.feedback import Feedback
 from etude.limits import lower_limits
 from etude.replays.differences import Difference
-from etude.scratch_folder import ScratchFolder
 from etude.store.retention import Pin, Retention
 
 if TYPE_CHECKING:
@@ -174,30 +171,12 @@ async def run_script(call: ReaderCall, run_id: str) -> PlainTextResponse:
 
 
 @router.get("/runs/{run_id}/export", response_class=Response)
-async def export_run(call: ReaderCall, run_id: str) -> FileResponse:
+async def export_run(call: ReaderCall, run_id: str) -> StreamingResponse:
     """Return a run as one zip file: its events, code, parameters and results. `etude runs replay FILE` checks it."""
-    await call.access_store(call.app.store.run, run_id)
-    folder = await call.access_store(_new_folder, call)
-
-    def write() -> Path:
-        path = folder.path / f"{run_id}.etude"
-        with path.open("wb") as file:
-            call.app.export_run(run_id, file)
-        return path
-
-    try:
-        path = await call.run_in_thread(write)
-    except BaseException:
-        folder.remove()
-        raise
-    return FileResponse(
-        path, media_type="application/zip", filename=path.name, background=BackgroundTask(folder.remove)
-    )
-
-
-def _new_folder(call: ApiCall) -> ScratchFolder:
-    call.app.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return ScratchFolder("etude-export-", call.app.scratch)
+    run = await call.access_store(call.app.store.run, run_id)
+    pieces = await call.run_in_thread(call.app.stream_run, run.id)
+    headers = {"Content-Disposition": f'attachment; filename="{run.id}.etude"'}
+    return StreamingResponse(pieces, media_type="application/zip", headers=headers)
 
 
 @router.get("/runs/{run_id}/diff/{other}", response_model=Difference)

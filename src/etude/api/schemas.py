@@ -62,6 +62,7 @@ class AskedLimits(Body):
     timeout_s: float | None = Field(default=None, gt=0, le=1_000_000)
     rows: int | None = Field(default=None, ge=1, description="A query with more rows fails.")
     bytes: int | None = Field(default=None, ge=1, description="A query with more bytes fails.")
+    row_bytes: int | None = Field(default=None, ge=1, description="A query with a row of more bytes fails.")
     limit: int | None = Field(default=None, ge=1, description="Keep only the first rows.")
     scan_rows: int | None = Field(default=None, ge=1)
     scan_bytes: int | None = Field(default=None, ge=1)

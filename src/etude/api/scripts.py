@@ -26,7 +26,7 @@ async def list_scripts(call: ReaderCall, limit: Annotated[int, Query(ge=1, le=50
         stored = call.app.scripts.stored
         return [_summary(script, stored.uses(script.id)) for script in stored.list(limit)]
 
-    return Listing(items=await call.access_store(read))
+    return Listing(items=await call.run_in_thread(read))
 
 
 @router.get("/scripts/{script_id}", response_model=ScriptSummary)

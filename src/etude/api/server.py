@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import Route
 
@@ -137,6 +139,8 @@ def _add_mcp(api: FastAPI, server: ServerState) -> None:
 
 
 def _add_openapi(api: FastAPI) -> None:
+    building, built = asyncio.Lock(), list[bytes]()
+
     def describe() -> dict[str, Any]:
         if api.openapi_schema is None:
             made = get_openapi(title=api.title, version=api.version, description=api.description, routes=api.routes)
@@ -148,8 +152,12 @@ def _add_openapi(api: FastAPI) -> None:
             api.openapi_schema = made
         return api.openapi_schema
 
-    async def openapi() -> dict[str, Any]:
-        return api.openapi()
+    async def openapi() -> Response:
+        # Building it takes seconds, which no other request may wait for.
+        async with building:
+            if not built:
+                built.append(await asyncio.to_thread(lambda: json.dumps(api.openapi()).encode()))
+        return Response(built[0], media_type="application/json")
 
     api.openapi = describe  # type: ignore[method-assign]
     api.add_api_route("/openapi.json", openapi, include_in_schema=False)
@@ -199,6 +207,10 @@ def _run_agents(server: ServerState) -> Iterator[None]:
 async def _flush_regularly(server: ServerState) -> None:
     while True:
         await asyncio.sleep(FLUSH_S)
-        # The store may be unreachable for a while; the entries stay buffered.
-        with contextlib.suppress(EtudeError):
+        try:
             await server.access_store(server.flush)
+        except EtudeError:
+            pass  # the store may be unreachable for a while; the entries stay buffered
+        except Exception:
+            # Such as an access log whose reader is gone: entries of the audit must be stored all the same.
+            logging.getLogger("etude.http").exception("writing buffered entries failed; trying again")

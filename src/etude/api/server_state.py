@@ -12,9 +12,11 @@ import anyio.to_thread
 
 from etude.api.access_control import AccessControl
 from etude.api.api_caller import ApiCaller
+from etude.api.recent_findings import RecentFindings
 from etude.api.result_reader import ResultReader
 from etude.api.run_watcher import RunWatcher
 from etude.api.sandbox_probe import SandboxProbe
+from etude.api.upload_body import ArrivingUploads
 from etude.entities import Run
 from etude.errors import Unavailable
 from etude.fair_share import FairShare, hold_fair_slot
@@ -35,7 +37,9 @@ RETRY_S = 2
 PROBE_S = 5.0
 """How long `/readyz` and `/metrics` wait for a part."""
 READERS = 16
-"""Threads for short store access; long work has its own threads."""
+"""Threads for short store access by the server, and as many for tenants; long work has its own threads."""
+LARGE = 2
+"""How many requests that read a tenant's long texts are computed at once; others wait."""
 
 
 @dataclass
@@ -64,13 +68,18 @@ class ServerState:
         # A fair share may exceed its size, for tenants that hold less than theirs.
         self.workers = anyio.CapacityLimiter(2 * threads)
         self.readers = anyio.CapacityLimiter(READERS)
+        self.reads = FairShare(READERS)
+        self.tenant_readers = anyio.CapacityLimiter(2 * READERS)
         self.probes = anyio.CapacityLimiter(READERS)
         # More threads than engines would only wait for an engine.
         self.queries = FairShare(self.app.settings.engine.processes)
+        self.large = FairShare(LARGE)
+        self.findings = RecentFindings()
         self.requests: set[asyncio.Task[Any]] = set()
         """The tasks of requests in flight that a shutdown waits for."""
         self.owners: dict[str, ApiCaller] = {}
         """The caller that each open run is charged to, by run id."""
+        self.uploads = ArrivingUploads()
         self.result_reader = ResultReader(self.app)
         self.sandbox_probe = SandboxProbe(self.app)
         self.observer = TelemetryObserver(self.app.store)
@@ -81,10 +90,11 @@ class ServerState:
 
     def ended(self, run: Run) -> None:
         """Count, charge and trace a run that has ended."""
-        self.metrics.run_ended(run, self.app.settings.sandbox)
+        # First what must not be lost if the numbers of a provider are such that no metric takes them.
         caller = self.owners.pop(run.id, None)
         if caller is not None:
             self.access_control.charge(caller, run)
+        self.metrics.run_ended(run, self.app.settings.sandbox)
         if self.traces is not None:
             self.traces.send(run, caller.key.name if caller and caller.key else None)
 
@@ -106,27 +116,41 @@ class ServerState:
 
     def flush(self) -> None:
         """Write the buffered audit entries and usage to the store, and the access log to its file."""
-        if self.access is not None:
-            self.access.write()
-        self.identity.write_down()
+        try:
+            if self.access is not None:
+                self.access.write()
+        finally:  # a log that cannot be written must not stop the audit
+            self.identity.write_down()
 
     def close(self) -> None:
         """Write everything that is buffered."""
         self.observer.close()
         self.result_reader.close()
-        self.flush()
-        self.identity.write_down(closing=True)
-        if self.traces is not None:
-            self.traces.close()
+        try:
+            self.flush()
+        finally:
+            if self.traces is not None:
+                self.traces.close()
+            self.identity.write_down(closing=True)
 
     async def run_in_thread(self, tenant: str, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run blocking work of a tenant in a thread; it may take long."""
         async with hold_fair_slot(self.shares, tenant):
             return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.workers)
 
+    async def run_large(self, tenant: str, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run blocking work of a tenant that may take much memory in a thread; few at once."""
+        async with hold_fair_slot(self.large, tenant):
+            return await self.run_in_thread(tenant, work, *arguments, **keywords)
+
     async def access_store(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-        """Run a short access to the store in a thread."""
+        """Run a short access of the server itself to the store in a thread, such as looking up a key."""
         return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.readers)
+
+    async def access_store_for(self, tenant: str, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run a short access of a tenant to the store in a thread; others do not wait for it if it takes long."""
+        async with hold_fair_slot(self.reads, tenant):
+            return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.tenant_readers)
 
     async def run_briefly(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a check in a thread; raise `Unavailable` after `PROBE_S`, so that what hangs does not silence the server.

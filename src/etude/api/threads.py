@@ -81,6 +81,7 @@ async def fork_thread(call: AnalystCall, thread_id: str, body: ForkRequest | Non
 
 @router.delete("/threads/{thread_id}", status_code=204, response_class=Response)
 async def delete_thread(call: AnalystCall, thread_id: str) -> Response:
-    """Delete a thread and its messages; its runs stay."""
+    """Delete a thread and its messages, and close its session; its runs stay."""
     await call.access_store(call.app.store.delete_thread, thread_id)
+    await call.run_in_thread(call.app.session_pool.forget, thread_id)
     return Response(status_code=204)

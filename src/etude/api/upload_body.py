@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import ExitStack
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from fastapi import Request
 
     from etude.api.api_call import ApiCall
+    from etude.store.base import Store
 
 BATCH = 1 << 20
 """Bytes that are gathered before they are written, so that a large file needs few writes."""
@@ -29,6 +31,39 @@ MOST_HEAD = 8 << 10
 """The most bytes of the head of a part."""
 MOST_FIELD = 200
 """The most bytes of a field that is not a file."""
+
+
+class ArrivingUploads:
+    """The uploads that this process is receiving: the storage quota of a tenant counts them together. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sizes: dict[str, dict[object, int]] = {}
+
+    @contextmanager
+    def receiving(self, store: Store) -> Iterator[Callable[[int], None]]:
+        """Count an upload while the block runs.
+
+        The block calls the function with the bytes that have arrived or will; it raises `LimitExceeded` if the tenant
+        has no room for them.
+        """
+        upload = object()
+
+        def count(size: int) -> None:
+            with self._lock:
+                sizes = self._sizes.setdefault(store.tenant, {})
+                sizes[upload] = size
+                total = sum(sizes.values())
+            store.check_room(total or 1)
+
+        try:
+            yield count
+        finally:
+            with self._lock:
+                sizes = self._sizes.get(store.tenant, {})
+                sizes.pop(upload, None)
+                if not sizes:
+                    self._sizes.pop(store.tenant, None)
 
 
 @dataclass
@@ -40,14 +75,20 @@ class Received:
     """The name of the dataset, if the sender gave one."""
 
 
-async def receive_upload_body(call: ApiCall, request: Request, folder: Path, name: str | None) -> Received:
-    """Write the files of a request to the folder; raise if it is too large, too slow, cut off or malformed."""
+async def receive_upload_body(
+    call: ApiCall, request: Request, folder: Path, name: str | None, count: Callable[[int], None]
+) -> Received:
+    """Write the files of a request to the folder; raise if it is too large, too slow, cut off or malformed.
+
+    `count` gets its size: first as the request says, then again when more has arrived.
+    """
     settings = call.app.settings.server
     if not settings.upload:
         raise Forbidden("This server takes no uploads.", hint="Its operator can allow them: `server.upload`.")
     length = request.headers.get("content-length", "")
     size = int(length) if length.isdecimal() else 0
-    await call.access_store(_check_room, call, size)
+    _check_size(call, size)
+    await call.access_store(count, size)
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     with UploadBodyWriter(folder) as writing:
         boundary = options.get(b"boundary") if kind == b"multipart/form-data" else None
@@ -56,7 +97,7 @@ async def receive_upload_body(call: ApiCall, request: Request, folder: Path, nam
             writing.begin(name or "file")
         try:
             async with asyncio.timeout(settings.upload_s):
-                await _receive(call, request, writing, form)
+                await _receive(call, request, writing, form, lambda arrived: count(max(arrived, size)))
         except TimeoutError:
             hint = "Send it faster, or raise `server.upload_s`."
             raise HttpError(408, f"The upload did not arrive within {settings.upload_s:g} s.", hint) from None
@@ -75,8 +116,19 @@ async def receive_upload_body(call: ApiCall, request: Request, folder: Path, nam
     return Received(writing.files, form.fields.get("name") or name)
 
 
-async def _receive(call: ApiCall, request: Request, writing: UploadBodyWriter, form: UploadFormReader | None) -> None:
+async def _receive(
+    call: ApiCall,
+    request: Request,
+    writing: UploadBodyWriter,
+    form: UploadFormReader | None,
+    count: Callable[[int], None],
+) -> None:
     size = 0
+
+    def write() -> None:
+        count(size)
+        writing.write()
+
     async for chunk in _chunks(request):
         size += len(chunk)
         if size > call.app.settings.server.upload:
@@ -86,19 +138,14 @@ async def _receive(call: ApiCall, request: Request, writing: UploadBodyWriter, f
         else:
             writing.add(chunk)
         if writing.waiting >= BATCH:
-            await anyio.to_thread.run_sync(writing.write)
-    await anyio.to_thread.run_sync(writing.write)
+            await anyio.to_thread.run_sync(write)
+    await anyio.to_thread.run_sync(write)
 
 
 async def _chunks(request: Request) -> AsyncIterator[bytes]:
     async for chunk in request.stream():
         if chunk:
             yield chunk
-
-
-def _check_room(call: ApiCall, size: int) -> None:
-    _check_size(call, size)
-    call.app.store.check_room(size or 1)
 
 
 def _check_size(call: ApiCall, size: int) -> None:

@@ -7,6 +7,7 @@ import logging
 import resource
 import signal
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from etude.api.middleware import REPLACEABLE
 from etude.api.server import create_app
 from etude.errors import EtudeError, Unavailable
 from etude.store.processes import ProcessHeartbeat
@@ -36,14 +38,21 @@ LINGER_S = 0.5
 """How long a refused connection stays open so that the client can read the refusal."""
 RESPOND_S = 2.0
 """Seconds for a request to respond once its query or the wait for its run was ended by a shutdown."""
+UNSENT = 128 << 10
+"""Bytes of a response that the kernel takes before the client has room for them; the rest waits in this process."""
+TAKEN = 16 << 10
+"""Bytes that a client must take within `server.response_s` while a response waits for it."""
 SPARE_FILES = 256
 """Open files that are reserved for engines, sessions and the store."""
-SWITCH_S = 0.0005
-"""How long a computing thread may keep others waiting; Python's default of 5 ms is longer than a small query takes."""
+SWITCH_S = 0.0002
+"""How long a computing thread may keep others waiting, about five times in each request.
+
+Python's default of 5 ms is longer than a small query takes.
+"""
 
 
-class IdleUvicornConnections:
-    """Connections without a request in work, by the address of their client; the oldest come first."""
+class WaitingUvicornConnections:
+    """Connections in which the server waits for the client, by the address of the client; the oldest come first."""
 
     def __init__(self) -> None:
         self._by_address: dict[str, dict[HttpToolsProtocol, None]] = {}
@@ -54,11 +63,11 @@ class IdleUvicornConnections:
         self._by_address.setdefault(address, {})[connection] = None
 
     def discard(self, address: str, connection: HttpToolsProtocol) -> None:
-        """Remove a connection, because it closes or a request has come."""
-        idle = self._by_address.get(address)
-        if idle is not None:
-            idle.pop(connection, None)
-            if not idle:
+        """Remove a connection, because it closes or the client has done its part."""
+        waiting = self._by_address.get(address)
+        if waiting is not None:
+            waiting.pop(connection, None)
+            if not waiting:
                 del self._by_address[address]
 
     def take_oldest(self) -> HttpToolsProtocol | None:
@@ -71,22 +80,28 @@ class IdleUvicornConnections:
         return oldest
 
 
-def make_uvicorn_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
-    """Return uvicorn's HTTP protocol with a limit on connections and on the seconds that a request head may take.
+def make_uvicorn_protocol(connections: int, head_s: float, response_s: float) -> type[HttpToolsProtocol]:
+    """Return uvicorn's HTTP protocol with a limit on connections and on the seconds that it waits for a client.
 
-    At the limit, a new connection replaces an idle one; it is refused only if all have a request in work.
+    At the limit, a new connection replaces one in which the server waits for the client: first an idle one, then one
+    whose client does not take its response. It is refused only if the server works on the requests of all.
     """
-    idle = IdleUvicornConnections()
+    idle, unread = WaitingUvicornConnections(), WaitingUvicornConnections()
 
     class Bounded(HttpToolsProtocol):
         _address = ""
         _timer: asyncio.TimerHandle | None = None
         _head = 0
+        _response_timer: asyncio.TimerHandle | None = None
+        _unread = 0
+        """Bytes of responses that waited for the client when the timer was started."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            if len(self.connections) >= connections and (oldest := idle.take_oldest()) is not None:
-                oldest.transport.abort()
-                self.connections.discard(oldest)
+            if len(self.connections) >= connections:
+                oldest = idle.take_oldest() or unread.take_oldest()
+                if oldest is not None:
+                    _reset(oldest.transport)
+                    self.connections.discard(oldest)
             if len(self.connections) >= connections:
                 self.parser = None  # type: ignore[assignment]
                 transport.write(_refusal(503, "Too many connections", "Retry-After: 5\r\n"))
@@ -100,8 +115,18 @@ def make_uvicorn_protocol(connections: int, head_s: float) -> type[HttpToolsProt
         def connection_lost(self, error: Exception | None) -> None:
             self._stop_timer()
             idle.discard(self._address, self)
+            self._stop_response_timer()
             if self.transport is not None:
                 super().connection_lost(error)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._expect_reading()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if not self.transport.is_closing():
+                self._stop_response_timer()
 
         def data_received(self, data: bytes) -> None:
             if self.parser is None:
@@ -133,12 +158,23 @@ def make_uvicorn_protocol(connections: int, head_s: float) -> type[HttpToolsProt
         def on_headers_complete(self) -> None:
             self._stop_timer()
             idle.discard(self._address, self)
+            self.scope["extensions"] = {REPLACEABLE: self._set_replaceable}  # type: ignore[dict-item]
             super().on_headers_complete()
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if not self.transport.is_closing() and self.cycle.response_complete:
+            if self.transport.is_closing():
+                self._expect_reading()
+            elif self.cycle.response_complete:
                 idle.add(self._address, self)
+
+        def timeout_keep_alive_handler(self) -> None:
+            super().timeout_keep_alive_handler()
+            self._expect_reading()
+
+        def _set_replaceable(self, replaceable: bool) -> None:
+            """Let new connections replace this one while a request waits for a client who has shown no key."""
+            (idle.add if replaceable and not self.transport.is_closing() else idle.discard)(self._address, self)
 
         def _expect_head(self) -> None:
             if self._timer is None:
@@ -150,12 +186,38 @@ def make_uvicorn_protocol(connections: int, head_s: float) -> type[HttpToolsProt
                 self._timer.cancel()
                 self._timer = None
 
+        def _expect_reading(self) -> None:
+            """Close the connection if its client does not take what waits for it.
+
+            Nothing is added to what waits: a request that has more to send waits too, or the connection closes.
+            """
+            waiting = self.transport.get_write_buffer_size()
+            if waiting and self._response_timer is None:
+                self._unread = waiting
+                unread.add(self._address, self)
+                self._response_timer = self.loop.call_later(response_s, self._check_reading)
+
+        def _check_reading(self) -> None:
+            self._response_timer = None
+            waiting = self.transport.get_write_buffer_size()
+            if waiting and self._unread - waiting < TAKEN:
+                _reset(self.transport)
+            else:
+                self._expect_reading()
+
+        def _stop_response_timer(self) -> None:
+            unread.discard(self._address, self)
+            if self._response_timer is not None:
+                self._response_timer.cancel()
+                self._response_timer = None
+
         def _refuse(self, status: int, title: str) -> None:
             self._stop_timer()
             if not self.transport.is_closing():
                 self.parser = None  # type: ignore[assignment]
                 self.transport.write(_refusal(status, title))
                 _close_gently(self.transport, self.loop)
+                self._expect_reading()
 
     return Bounded
 
@@ -172,6 +234,21 @@ def _close_gently(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop)
     if transport.can_write_eof():
         transport.write_eof()
     loop.call_later(LINGER_S, transport.close)
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Close a connection at once. The kernel drops what its client has not read, instead of sending it."""
+    found = transport.get_extra_info("socket")
+    if found is not None:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
+
+
+def _limit_unsent(listener: socket.socket, response_s: float) -> None:
+    """Limit what the kernel keeps for clients who do not read. Accepted connections inherit this on Linux."""
+    for option, value in (("TCP_NOTSENT_LOWAT", UNSENT), ("TCP_USER_TIMEOUT", int(response_s * 1000))):
+        if sys.platform == "linux" and listener.family != socket.AF_UNIX and hasattr(socket, option):
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _refusal(status: int, title: str, more: str = "") -> bytes:
@@ -196,6 +273,8 @@ class UvicornServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen and print the address."""
+        for listener in sockets or ():
+            _limit_unsent(listener, self._server.app.settings.server.response_s)
         await super().startup(sockets)
         if self.started and sockets:
             host, port, *_ = sockets[0].getsockname()
@@ -256,7 +335,7 @@ def make_uvicorn_server(app: App, api: FastAPI, host: str, port: int) -> Uvicorn
         api,
         host=host,
         port=port,
-        http=make_uvicorn_protocol(max(limit, 16), settings.head_s),
+        http=make_uvicorn_protocol(max(limit, 16), settings.head_s, settings.response_s),
         ws="none",
         log_config=None,
         access_log=False,

@@ -115,6 +115,10 @@ class CatalogMetrics(Entity):
     rows_read: int
     """Rows that the session received."""
     tables: int
+    rows: dict[str, int | None] = {}
+    """The row count of each table; None if it could not be read."""
+    rows_before: dict[str, int | None] = {}
+    """The same in the previous run, if there was one."""
     changes: int
     errors: tuple[str, ...]
     lineage: dict[str, Lineage]
@@ -350,7 +354,8 @@ class Cataloger:
             failed = len(made.metrics.stored.failed)
             told = f", of which {failed} could not be read" if failed else ""
             tables, changes = _counted(len(profile.tables), "table"), _counted(len(made.changes), "change")
-            answer = f"The catalog of {profile.source} is made: {tables}{told}, {changes}."
+            rows = _told_rows(made.metrics)
+            answer = f"The catalog of {profile.source} is made: {tables}{told}, {rows}, {changes}."
             job.log.add(RunFinished(answer=answer, code=catalog.script))
         return made
 
@@ -621,7 +626,7 @@ class Cataloger:
         metrics: list[CatalogMetrics] = []
 
         def measure(run: StoredCatalog) -> bytes:
-            metrics.append(self._measure(job, run, profile, followed.changes, made))
+            metrics.append(self._measure(job, run, before, profile, followed.changes, made))
             return metrics[0].model_dump_json(indent=1).encode()
 
         job.tell("writing")
@@ -651,6 +656,7 @@ class Cataloger:
         self,
         job: _Job,
         stored: StoredCatalog,
+        before: _Before,
         profile: SourceProfile,
         changes: tuple[Change, ...],
         lineage: dict[str, Lineage],
@@ -669,6 +675,8 @@ class Cataloger:
             queries=sum(s.kind == "sql" for s in steps),
             rows_read=sum(s.result.row_count for s in steps if s.kind == "sql" and s.result is not None),
             tables=len(profile.tables),
+            rows={t.name: t.rows for t in profile.tables},
+            rows_before={t.name: t.rows for t in before.history[-1].tables} if before.history else {},
             changes=len(changes),
             errors=tuple(job.errors),
             lineage=lineage,
@@ -704,6 +712,13 @@ def _catalog_task(profile: SourceProfile, script: str, before: _Before) -> Scrip
     lines += [f"- `{t.name}` {said}" for t in new[:200] if t not in failed]
     patterns: Sequence[TablePattern] = find_catalog_script_patterns(script, last or profile, [*failed, *new][:50])
     return ScriptTask(CATALOG_SCRIPT, script, "", "\n".join(lines), tuple(patterns))
+
+
+def _told_rows(metrics: CatalogMetrics) -> str:
+    """Return the number of rows of all tables, and that of the previous run if it was another one."""
+    rows, before = (sum(n or 0 for n in counts.values()) for counts in (metrics.rows, metrics.rows_before))
+    counted = f"{rows:,} row{'' if rows == 1 else 's'}"
+    return f"{counted} ({before:,} before)" if metrics.rows_before and before != rows else counted
 
 
 def _columns(table: TableProfile | None) -> tuple[tuple[str, str], ...] | None:

@@ -129,6 +129,8 @@ class AskSteps:
                 self._line("▸ checking the numbers again")
             case Guided(by="chart"):
                 self._line("▸ asking for the chart again")
+            case Guided(by="origins"):
+                self._line("▸ asking where figures come from")
             case Guided(by="budget"):
                 self._line("▸ limit reached: answering from the results so far")
             case ReplayDecided(level="example", origin=str(origin), reason=reason):

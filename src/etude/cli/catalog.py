@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from etude.errors import Cancelled, Invalid
 
 if TYPE_CHECKING:
     from etude.app import App
-    from etude.catalog.cataloger import CatalogResult
+    from etude.catalog.cataloger import CatalogMetrics, CatalogResult
     from etude.catalog.drift.change import Change
 
 PAGE = "catalog.html"
@@ -190,6 +190,8 @@ def print_catalog(made: CatalogResult, out: IO[str], page: Path | None = None) -
         out.write(f"  {change.severity:<7}{printable(change.name)}: {printable(change.text)}{word}\n")
     if len(pending) > SHOWN:
         out.write(f"  and {len(pending) - SHOWN} more\n")
+    for line in _row_counts(metrics):
+        out.write(f"  rows   {printable(line)}\n")
     for error in metrics.errors:
         out.write(f"  failed  {printable(error)}\n")
     for name in (n for n in made.files if n.endswith(".diff")):
@@ -201,6 +203,26 @@ def print_catalog(made: CatalogResult, out: IO[str], page: Path | None = None) -
     if any(c.status == "open" for c in pending):
         out.write('  An open change is repeated until it recovers, or until --acknowledge CHANGE --why "...".\n')
     out.write(f"\n{printable(str(page) if page else made.url + '/' + PAGE)}\n{made.run_id}\n")
+
+
+def _row_counts(metrics: CatalogMetrics) -> Iterator[str]:
+    """Yield the row count of each table now and in the previous run; tables whose count changed most come first."""
+    now, before = metrics.rows, metrics.rows_before
+    changed = {name for name in now if name in before and before[name] != now[name]}
+
+    def order(name: str) -> tuple[bool, int]:
+        return name not in changed, -abs((now[name] or 0) - (before.get(name) or 0) if changed else now[name] or 0)
+
+    names = sorted(now, key=order)
+    # A line that says that one more is left out takes as much space as that one.
+    most = SHOWN if len(names) > SHOWN + 1 else SHOWN + 1
+    for name in names[:most]:
+        rows, former = (("unknown" if n is None else f"{n:,}") for n in (now[name], before.get(name)))
+        told = f"; before: {former}" if name in changed else ", as before" if name in before else ""
+        yield f"{name}: {rows}{told}" + ("; the table is new" if before and name not in before else "")
+    if left := names[most:]:
+        others = len(changed.intersection(left))
+        yield f"{len(left):,} more tables" + (f", {others:,} of them with other counts than before" if others else "")
 
 
 def catalog_change_counts(changes: Sequence[Change]) -> str:

@@ -96,6 +96,20 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     raise SystemExit(run_command(arguments))
 
 
+OTHER_NAMES = {
+    **dict.fromkeys(
+        ("profile", "describe", "summarize"),
+        "`etude catalog SOURCE` profiles a source; `etude sources show SOURCE` lists its columns.",
+    ),
+    **dict.fromkeys(("tables", "schema", "columns"), "`etude sources show SOURCE` lists tables and columns."),
+    **dict.fromkeys(("query", "select"), '`etude sql SOURCE "SELECT ..."` runs a query.'),
+    **dict.fromkeys(
+        ("import", "load", "connect"), "`etude sources add NAME PATH` names a source; a path works without that."
+    ),
+}
+"""Hints for commands that other programs have."""
+
+
 def run_command(arguments: list[str]) -> int:
     """Run a command and return its exit code; print errors as messages, never as tracebacks."""
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -113,6 +127,7 @@ def run_command(arguments: list[str]) -> int:
 
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"Did you mean `etude {near[0]}`?" if near else "`etude --help` lists the commands."
+        hint = OTHER_NAMES.get(name.lower(), hint)
         sys.stderr.write(f"error: There is no command `{_shown(name)}`.\n  hint: {hint}\n")
         return 2
     return _run_command(name, arguments[1:])

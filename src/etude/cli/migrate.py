@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> None:
     from etude.app import App
     from etude.settings import load_settings
     from etude.sources.source_url import source_path
-    from etude.store.base import newer_store_schema_error, pending_store_migrations, store_schema_version
+    from etude.store.schema import newer_store_schema_error, pending_store_migrations, store_schema_version
 
     settings = load_settings()
     url = settings.store_url

@@ -99,9 +99,12 @@ def _expected_kind(source: str) -> str | None:
     scheme, separator, _ = source.partition("://")
     if separator and scheme not in ("sqlite", "duckdb", "file"):
         return None
-    with contextlib.suppress(OSError, ValueError), open(os.path.expanduser(source), "rb") as file:
-        if file.read(16) == b"SQLite format 3\0":
-            return "sqlite"
+    path = os.path.expanduser(source)
+    # Only a file: opening a pipe would wait for its writer.
+    if os.path.isfile(path):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if file.read(16) == b"SQLite format 3\0":
+                return "sqlite"
     return "sqlite" if scheme == "sqlite" else "duckdb"
 
 

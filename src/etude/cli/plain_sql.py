@@ -20,6 +20,7 @@ from etude.defaults import (
     ENGINE_SCRATCH,
     OBJECTS,
     RESULT_BYTES,
+    ROW_BYTES,
     STORE,
     TIMEOUT_S,
     default_memory,
@@ -36,7 +37,15 @@ if TYPE_CHECKING:
     from etude.sources.engine_client import ResultStream
     from etude.store.base import Store
 
-LIMITS = {"timeout_s": TIMEOUT_S, "rows": 0, "bytes": RESULT_BYTES, "limit": 0, "scan_rows": 0, "scan_bytes": 0}
+LIMITS = {
+    "timeout_s": TIMEOUT_S,
+    "rows": 0,
+    "bytes": RESULT_BYTES,
+    "row_bytes": ROW_BYTES,
+    "limit": 0,
+    "scan_rows": 0,
+    "scan_bytes": 0,
+}
 """`entities.Limits` by default."""
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import Run, RunSummary, Step
     from etude.replays.differences import MovedDifference
-    from etude.store.base import Page
+    from etude.store.paging import Page
     from etude.store.scripts import ScriptUse
 
 EXAMPLES = (

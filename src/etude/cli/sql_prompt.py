@@ -59,7 +59,7 @@ class PromptCommands:
 
     def _print_tables(self) -> None:
         tables = self._app.catalog(self._source).tables
-        rows = [(t.name, t.kind, t.row_count, len(t.columns)) for t in tables]
+        rows = [(t.name, t.kind, None if t.row_count is None else f"{t.row_count:,}", len(t.columns)) for t in tables]
         print_output_table(["table", "kind", "rows", "columns"], rows, sys.stdout, [False, False, True, True])
 
     def _print_schema(self, name: str) -> None:

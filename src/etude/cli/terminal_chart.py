@@ -20,8 +20,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 def draw_terminal_chart(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return the chart as lines of text; empty if it does not have one label and one number, or computes values."""
     label, value = _axes(chart)
-    coloured = "color" in _encoding(chart) and "theta" not in _encoding(chart)
-    if label not in columns or value not in columns or coloured or _computes(chart):
+    group = _group(chart)
+    if label not in columns or value not in columns or group not in (*columns, "") or _computes(chart):
         return ""
     at, of = columns.index(label), columns.index(value)
     rows = _in_order(chart, rows, at, of)
@@ -30,6 +30,9 @@ def draw_terminal_chart(chart: dict[str, Any], columns: Sequence[str], rows: Seq
     if not any(values):
         return ""
     names = [_cut(text or "null") for text in format_table_column(label, [row[at] for row in rows])]
+    if group not in ("", label):  # One bar for each label and colour.
+        beside = format_table_column(group, [row[columns.index(group)] for row in rows])
+        names = [f"{name}, {_cut(colour or 'null')}" for name, colour in zip(names, beside)]
     width = max(map(table_cell_width, names))
     lines = [_heading(chart, label, value)]
     for name, bar, text in zip(names, _bars(values), format_table_column(value, [row[of] for row in rows])):
@@ -49,7 +52,9 @@ def terminal_chart_shows_all(chart: dict[str, Any], columns: Sequence[str], rows
 def _heading(chart: dict[str, Any], label: str, value: str) -> str:
     """Return the title of a chart and the columns that it shows: bars alone do not say what they measure."""
     title = chart.get("title")
-    columns = printable(f"{column_title(value)} by {column_title(label)}")
+    group = _group(chart)
+    beside = f" and {column_title(group)}" if group not in ("", label) else ""
+    columns = printable(f"{column_title(value)} by {column_title(label)}{beside}")
     given = printable(title) if isinstance(title, str) else ""
     return columns if given in ("", columns) else f"{given} ({columns})"
 
@@ -61,6 +66,12 @@ def _cut(text: str) -> str:
 def _encoding(chart: dict[str, Any]) -> dict[str, dict[str, Any]]:
     encoding = chart.get("encoding")
     return {k: v for k, v in encoding.items() if isinstance(v, dict)} if isinstance(encoding, dict) else {}
+
+
+def _group(chart: dict[str, Any]) -> str:
+    """Return the field that colours bars; empty if there is none, or the chart is a pie."""
+    encoding = _encoding(chart)
+    return str(encoding["color"].get("field") or "") if "color" in encoding and "theta" not in encoding else ""
 
 
 def _computes(chart: dict[str, Any]) -> bool:

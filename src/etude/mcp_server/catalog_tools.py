@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -11,6 +10,7 @@ from etude.catalog.drift.change import Change
 from etude.entities import Entity
 from etude.errors import NotFound
 from etude.mcp_server.caller import Dataset, McpCaller, Tool
+from etude.similar_names import similar_names
 
 if TYPE_CHECKING:
     from etude.catalog.model import SourceProfile, TableProfile
@@ -102,7 +102,7 @@ def catalogs_show(
     changes = with_stored_acknowledgements(followed.changes, store.acknowledgements()) if followed else ()
     found = profile.table(table) if table is not None else None
     if table is not None and found is None:
-        near = difflib.get_close_matches(table, [t.name for t in profile.tables], n=1)
+        near = similar_names(table, [t.name for t in profile.tables], n=1)
         hint = f"Did you mean `{near[0]}`?" if near else "Call `catalogs_show` without `table` for the list."
         raise NotFound(f"The catalog has no table `{table[:100]}`.", hint=hint)
     return CatalogView(

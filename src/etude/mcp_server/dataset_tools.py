@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -12,6 +11,7 @@ from etude.errors import NotFound
 from etude.mcp_server.caller import Dataset, McpCaller, Tool
 from etude.search.index_base import Kind, Mode
 from etude.search.search_results import MatchPage, SearchPage
+from etude.similar_names import similar_names
 
 DESCRIBED = 20
 """The most tables that are described in one answer; of larger datasets a client gets the list of tables first."""
@@ -86,7 +86,7 @@ def describe_dataset(
         chosen = [catalog.table(name) for name in tables]
         missing = [name for name, table in zip(tables, chosen) if table is None]
         if missing:
-            near = difflib.get_close_matches(missing[0], [t.name for t in catalog.tables], n=1)
+            near = similar_names(missing[0], [t.name for t in catalog.tables], n=1)
             hint = f"Did you mean `{near[0]}`?" if near else "Call `describe_dataset` without `tables` for the list."
             raise NotFound(f"`{catalog.source}` has no table `{missing[0][:100]}`.", hint=hint)
         return found.model_copy(update={"tables": [t for t in chosen if t is not None]})

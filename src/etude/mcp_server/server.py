@@ -5,7 +5,6 @@ The client passes handles back (`thread_id`, `run_id`) to refer to state, so tha
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 from collections.abc import Awaitable, Callable
@@ -24,6 +23,7 @@ from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, problem
 from etude.fair_share import FairShare, hold_fair_slot
 from etude.mcp_server import agent_tools, catalog_tools, dataset_tools, playbook_tools, run_tools
 from etude.mcp_server.caller import FindCaller, McpCaller, Tool
+from etude.similar_names import similar_names
 from etude.store.identity import Role
 from etude.validation import explain_validation
 
@@ -79,7 +79,7 @@ def _check_names(name: str, arguments: dict[str, Any]) -> None:
         raise NotFound(f"There is no tool `{name[:100]}`.", hint=f"Tools: {', '.join(_ARGUMENTS)}.")
     for given in arguments:
         if given not in known:
-            near = difflib.get_close_matches(given, known, n=1)
+            near = similar_names(given, known, n=1)
             listed = ", ".join(f"`{k}`" for k in known) or "none"
             raise Invalid(
                 f"`{name}` has no argument `{given[:100]}`.",
@@ -97,7 +97,7 @@ def choose_mcp_tools(names: str) -> frozenset[str]:
     known = [work.__name__ for work, _, _ in TOOLS]
     chosen = frozenset(name.strip() for name in names.split(",") if name.strip())
     for name in sorted(chosen - set(known)):
-        near = difflib.get_close_matches(name, known, n=1)
+        near = similar_names(name, known, n=1)
         raise Invalid(
             f"There is no tool `{name[:80]}`.",
             hint=f"Did you mean `{near[0]}`?" if near else f"Tools: {', '.join(f'`{each}`' for each in known)}.",

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator
 
 _lock = threading.Lock()
-_blocks: set[object] = set()
-"""The blocks that paused it and have not ended."""
+_blocks: dict[object, int] = {}
+"""The blocks that paused it and have not ended, with their threads."""
 
 
 @contextlib.contextmanager
@@ -22,17 +22,34 @@ def pause_garbage_collection() -> Iterator[None]:
     block = object()
     with _lock:
         if _blocks or gc.isenabled():
-            _blocks.add(block)
+            _blocks[block] = threading.get_ident()
             gc.disable()
     try:
         yield
     finally:
         with _lock:
-            if block in _blocks:
-                _blocks.remove(block)
-                if not _blocks:
-                    _call_all_old()
-                    gc.enable()
+            if _blocks.pop(block, None) and not _blocks:
+                _call_all_old()
+                gc.enable()
+
+
+@contextlib.contextmanager
+def resume_garbage_collection() -> Iterator[None]:
+    """Undo the pauses of this thread while the block runs: it waits for others, and that may take long."""
+    with _lock:
+        mine = {block: thread for block, thread in _blocks.items() if thread == threading.get_ident()}
+        for block in mine:
+            del _blocks[block]
+        if mine and not _blocks:
+            _call_all_old()
+            gc.enable()
+    try:
+        yield
+    finally:
+        if mine:
+            with _lock:
+                _blocks.update(mine)
+                gc.disable()
 
 
 def _call_all_old() -> None:

@@ -30,6 +30,20 @@ def is_period_column(column: VocabularyColumn) -> bool:
     return within and (last in YEARLY or len(column.words) == 1)
 
 
+_BEGUN = frozenset(
+    "published born founded built released established opened died birth publication founding".split()  # noqa: SIM905
+)
+"""Words for what happened in a year, if the numbers of a column so named are years."""
+
+
+def holds_years(column: VocabularyColumn) -> bool:
+    """Return whether the numbers of a column are years although no `year` is in its name: `published`, `born`."""
+    whole = all(isinstance(end, int | float) and end == int(end) for end in (column.low, column.high))
+    if column.kind != "number" or column.identifies or not whole or column.words[-1:] == ():
+        return False
+    return column.words[-1] in _BEGUN and column.low >= 1000 and column.high <= 2100  # type: ignore[operator]
+
+
 def is_numeric_column(column: VocabularyColumn) -> bool:
     """Return whether it makes sense to add up or compare the column's numbers."""
     if column.identifies or is_period_column(column) or is_named_identifier(column):
@@ -56,6 +70,8 @@ def column_holds_counts(column: VocabularyColumn) -> bool:
     """Return whether the column itself holds a count, such as `stops` or `citation_num`."""
     if column.identifies or is_period_column(column) or is_named_identifier(column):
         return False
+    if column.as_text and not _AMOUNTS & {*column.words}:
+        return False  # sections that are numbered, as text, are counted
     counts = len(column.words) > 1 and column.words[-1] in ("number", "count") and "id" not in column.words
     return column.kind == "number" and (counts or not IDENTIFYING & {*column.words[-1:]})
 

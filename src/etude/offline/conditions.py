@@ -8,17 +8,21 @@ from datetime import date
 from typing import Any
 
 from etude.offline.better_direction import more_is_better
-from etude.offline.column_traits import column_holds_counts, is_numeric_column
+from etude.offline.column_traits import column_holds_counts, holds_years, is_numeric_column
 from etude.offline.dates import Span
-from etude.offline.join_tree import JoinTree, Place, join_column_ref
+from etude.offline.deadline import check_deadline
+from etude.offline.join_tree import JoinTree, Place, join_column_ref, stored_column_ref
 from etude.offline.joins import find_join_paths, join_distance, join_hops, join_path_leads_to_one
 from etude.offline.operator_words import IDLE, LINKING, PRESENT
+from etude.offline.own_measure import find_own_measure
 from etude.offline.phrase_index import Hit, Meaning
 from etude.offline.question_parts import Absence, Condition, Measure, NamePart, Question
 from etude.offline.resolver import MONEY, TECHNICAL, Ambiguous, Resolver, Unresolved, nouns_to_resolve, resolve_anchor
+from etude.offline.row_noun import names_people
 from etude.offline.units import is_money_unit, number_in_unit
 from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable
-from etude.offline.words import stem_word, word_base_form
+from etude.offline.words import split_identifier_words, stem_word, word_base_form
+from etude.offline.zero_amounts import zero_condition, zero_note
 from etude.sources.plan.query_plan import (
     Aggregate,
     AggregateFn,
@@ -45,6 +49,10 @@ _LACKING = frozenset(("without", "never", "no", "lacking", "with", "have", "has"
 """First words of a negation that says that something has none, not that it is another."""
 TAKE_HIGH, TAKE_LOW = ("the highest", ""), ("the lowest", "")
 """Choices of a question back, in the form of a table and a column that were chosen."""
+OLDEST = 120
+"""The highest number of years that may be somebody's age."""
+MOST_CHOICES = 4
+"""If a number may be about more columns, the user is not asked which one."""
 _LINES = frozenset(("item", "line", "detail", "entry", "link"))
 """Last words of the names of tables that list what belongs to another row: `order_items`."""
 SNAPSHOT = frozenset(("daily", "weekly", "monthly", "snapshot", "history"))
@@ -62,6 +70,7 @@ class Conditions:
     """The reading, piece by piece."""
 
     def __post_init__(self) -> None:
+        check_deadline()
         anchor = resolve_anchor(self.question, self.vocabulary)
         named = tuple(t for t in (self._loose_table(name) for name in self.question.context) if t)
         self.prefer = frozenset(self.question.prefer)
@@ -71,7 +80,7 @@ class Conditions:
         self.resolver = Resolver(self.vocabulary, anchor, named, self.prefer)
 
     def _tree(self, base: str) -> JoinTree:
-        return JoinTree(self.vocabulary, base, self.prefer, self.verbs)
+        return JoinTree(self.vocabulary, base, self.prefer, self.verbs, frozenset(self.nouns))
 
     def _check_compounds(self) -> None:
         """`customer orders` are orders of customers; two adjacent nouns that no key connects are refused."""
@@ -207,9 +216,24 @@ class Conditions:
             else:
                 far.append((condition, tables))
         if far or needed:
+            self._check_sum_of_parts(tree, [condition for condition, _ in far])
             where.extend(self._exists(tree, far, needed))
         where.extend(self._absent(absence, tree) for absence in question.absences)
         return where
+
+    def _check_sum_of_parts(self, tree: JoinTree, far: Sequence[Condition]) -> None:
+        """Refuse `revenue from rock`, if only whole invoices have an amount: one has tracks of other genres, too."""
+        named = {m.table for name in nouns_to_resolve(self.question) for m in name.tables}
+        if not far or tree.base in named:
+            return
+        for part in self.question.requested:
+            if isinstance(part, Measure) and part.fn in ("sum", "avg", "median") and not part.of_count:
+                column = self.resolver.column(part.name) if part.name.columns else None
+                if column is not None and column.table == tree.base:
+                    raise Unresolved(
+                        f"`{column.name}` is that of a whole row of `{tree.base}`, and `{far[0].text}` may be only a "
+                        f"part of it; name `{tree.base}` in the question to add up whole rows."
+                    )
 
     def _lacked_rows(self, condition: Condition, tree: JoinTree) -> Absence | None:
         """`projects with no outcome`, if `outcome_code` is a column of rows that refer to projects: no such row."""
@@ -414,7 +438,7 @@ class Conditions:
                 return column, None
             case "compare" | "average" if condition.name is None and condition.implied:
                 return self._implied_column(condition), None
-            case "compare" if condition.name is None:
+            case "compare" | "between" if condition.name is None:
                 return self._worth_column(condition), None
             case "compare" if condition.name is not None and not condition.name.columns:
                 return self._numbered_key(condition.name), None
@@ -457,16 +481,34 @@ class Conditions:
             raise Unresolved(f"It is not clear what `{condition.text}` says about `{tables[0]}`.")
 
     def _worth_column(self, condition: Condition) -> VocabularyColumn:
-        """Return the column for what a row is worth, if there is exactly one."""
+        """Return the column that a bare number compares: the age of people, else what a row is worth.
+
+        If several columns may be meant, the user is asked.
+        """
         name = next(iter(self._near(condition)), self.resolver.anchor)
         columns = [c for c in self.vocabulary.table(name).columns if is_numeric_column(c)]
-        money = [c for c in columns if MONEY & {*c.words}]
+        table = self.vocabulary.table(name)
+        own = find_own_measure(table, " ".join(table.words))
+        found = [own] if own is not None else [c for c in columns if MONEY & {*c.words}]
         if condition.unit and not is_money_unit(condition.unit):
-            money = [c for c in columns if {condition.unit, word_base_form(condition.unit)} & {*c.words}]
-        if len(money) != 1:
+            found = [c for c in columns if {condition.unit, word_base_form(condition.unit)} & {*c.words}]
+        elif not condition.unit and self._may_be_age(condition, name):
+            ages = [c for c in columns if "age" in c.words]
+            found = ages or (columns if len(columns) > 1 else [])
+        found = [c for c in found if (c.table, c.name) in self.prefer] or found
+        if not 1 <= len(found) <= MOST_CHOICES:
             raise Unresolved(f"It is not clear which column of `{name}` is meant by `{condition.text}`.")
-        self.notes.append(f"`{condition.text}` is read as a condition on `{name}.{money[0].name}`.")
-        return money[0]
+        if len(found) > 1:
+            raise Ambiguous(condition.text, [Meaning(c.table, c.name) for c in found])
+        self.notes.append(f"`{condition.text}` is read as a condition on `{name}.{found[0].name}`.")
+        return found[0]
+
+    def _may_be_age(self, condition: Condition, table: str) -> bool:
+        """Return whether a condition follows a word for people, and its number may be an age."""
+        said = condition.after.text if condition.after is not None else table
+        words = split_identifier_words(said)
+        possible = all(isinstance(value, int | float) and 0 <= value <= OLDEST for value in condition.values)
+        return possible and bool(words) and names_people(words[-1].lower())
 
     def _implied_column(self, condition: Condition) -> VocabularyColumn:
         """Return the column that an adjective compares: the age for `older than 56`."""
@@ -503,8 +545,8 @@ class Conditions:
         context = [t for t in (self._loose_table(name) for name in self.question.context) if t]
         tables = [t for t in dict.fromkeys([*near, *self._dated_tables(tree), *self._near(condition), *context])]
         if condition.name is not None:
-            column = self.resolver.column(condition.name, lambda c: _dated(c, span.year))
-            if not _dated(column, span.year):
+            column = self.resolver.column(condition.name, lambda c: _dated(c, span))
+            if not _dated(column, span):
                 raise Unresolved(
                     f"`{column.table}.{column.name}` is {column.kind}, not dates; `etude sources show` says why if "
                     "some values are not dates."
@@ -534,6 +576,8 @@ class Conditions:
         """Return the year that the verb names: `year_made` for `made after 1900`."""
         columns = [c for name in tables for c in self.vocabulary.table(name).columns]
         years = [c for c in columns if c.kind == "number" and "year" in c.words and len(c.words) > 1]
+        if condition.span is not None and _whole_years(condition.span):
+            years += [c for c in columns if holds_years(c)]
         return next((c for c in years if self._hinted(c, condition.near)), None)
 
     def _refers_to(self, base: str, table: str) -> bool:
@@ -562,7 +606,13 @@ class Conditions:
     def _one_filter(self, condition: Condition, tree: JoinTree) -> Filter:
         column, hit = self._condition_column(condition, tree)
         place = join_column_ref(column)
+        if condition.kind in ("value", "match"):
+            place = stored_column_ref(column)
         made: Filter
+        if (none := zero_condition(condition, column)) is not None:
+            if not condition.negated:
+                self.notes.append(zero_note(none, column))
+            condition = none
         if condition.op in ("better", "worse"):
             shown = " and ".join(str(value) for value in condition.values if condition.kind == "compare") or "average"
             condition = replace(condition, op=self._better(column, condition.op, shown, condition.text))
@@ -744,8 +794,10 @@ def _outlies(place: Place, table: str) -> Filter:
     return Or(filters=(below, Compare(column=place, op=">", value=beyond(high, low))))
 
 
-def _dated(column: VocabularyColumn, year: int | None) -> bool:
-    return column.kind in ("date", "timestamp") or (year is not None and column.words[-1:] in (("year",), ("season",)))
+def _dated(column: VocabularyColumn, span: Span) -> bool:
+    if column.kind in ("date", "timestamp") or (_whole_years(span) and holds_years(column)):
+        return True
+    return span.year is not None and column.words[-1:] in (("year",), ("season",))
 
 
 def _whole_years(span: Span) -> bool:

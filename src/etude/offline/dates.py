@@ -55,6 +55,19 @@ def find_date_span(tokens: Sequence[Token], at: int, today: date) -> FoundSpan |
     return FoundSpan(replace(span, text=text), reader.at - at)
 
 
+def read_date_moment(tokens: Sequence[Token], at: int, today: date) -> FoundSpan | None:
+    """Return the day, month, quarter or year that starts at this token, or None."""
+    reader = _Reader(tokens, at, today)
+    try:
+        span = reader.read_moment()
+    except (ValueError, OverflowError):
+        span = None
+    if span is None or reader.at == at:
+        return None
+    text = " ".join(token.text for token in tokens[at : reader.at])
+    return FoundSpan(replace(span, text=text), reader.at - at)
+
+
 def add_months_to_date(day: date, months: int) -> date:
     """Return the same day `months` later, or the last day of that month."""
     index = day.year * 12 + day.month - 1 + months
@@ -110,6 +123,10 @@ class _Reader:
             return None
         self._skip_inclusive()
         return span
+
+    def read_moment(self) -> Span | None:
+        """Read one day, month, quarter or year, or one that is relative to today: `last month`."""
+        return self._moment() or self._running()
 
     def _skip_inclusive(self) -> None:
         if self.low() == "(" and self.low(1) in ("inclusive", "both", "including"):

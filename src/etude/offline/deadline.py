@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 from etude.cancellation import Cancellation
@@ -22,10 +22,13 @@ class OutOfTime(Exception):
 
 
 class _Deadline:
-    def __init__(self, seconds: float, cancel: Cancellation) -> None:
+    def __init__(self, seconds: float, cancel: Cancellation, give_way: Callable[[], float]) -> None:
         self._seconds = seconds
         self._ends = time.monotonic() + seconds
         self._cancel = cancel
+        self._give_way = give_way
+        self.keeping = 0
+        """How many blocks must not give way."""
         self._rested = time.monotonic()
 
     def check(self) -> None:
@@ -34,6 +37,9 @@ class _Deadline:
         if now > self._ends:
             raise OutOfTime(self._seconds)
         if now - self._rested > WORK_S:
+            if not self.keeping:
+                # The time of others does not count.
+                self._ends += self._give_way()
             time.sleep(REST_S)
             self._rested = time.monotonic()
 
@@ -43,9 +49,14 @@ _current: ContextVar[_Deadline | None] = ContextVar("deadline", default=None)
 
 
 @contextlib.contextmanager
-def within_deadline(seconds: float, cancel: Cancellation) -> Iterator[None]:
-    """Let `check_deadline` raise `OutOfTime` after `seconds` in this block, and `Cancelled` once `cancel` is set."""
-    token = _current.set(_Deadline(seconds, cancel))
+def within_deadline(
+    seconds: float, cancel: Cancellation, give_way: Callable[[], float] = lambda: 0.0
+) -> Iterator[None]:
+    """Let `check_deadline` raise `OutOfTime` after `seconds` in this block, and `Cancelled` once `cancel` is set.
+
+    It calls `give_way` every few milliseconds, which may let others work first and returns how many seconds they took.
+    """
+    token = _current.set(_Deadline(seconds, cancel, give_way))
     try:
         yield
     finally:
@@ -57,3 +68,19 @@ def check_deadline() -> None:
     deadline = _current.get()
     if deadline is not None:
         deadline.check()
+
+
+@contextlib.contextmanager
+def without_giving_way() -> Iterator[None]:
+    """Keep the slot while the block runs, because it holds a lock that other questions need.
+
+    A question that got the slot would wait for the lock, and the owner of the lock for the slot.
+    """
+    deadline = _current.get()
+    if deadline is not None:
+        deadline.keeping += 1
+    try:
+        yield
+    finally:
+        if deadline is not None:
+            deadline.keeping -= 1

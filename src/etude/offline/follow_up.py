@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 
 from etude.offline.column_traits import is_numeric_column
 from etude.offline.dates import Span
-from etude.offline.grammar import read_question
+from etude.offline.part_references import count_grouped_rows
 from etude.offline.question_parts import Condition, Direction, Group, Measure, NamePart, Question, Rank
+from etude.offline.question_reader import read_question
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.words import Token, tokenize
@@ -63,6 +65,19 @@ _ORDER = frozenset((
     "smallest", "sorted", "ten", "the", "top", "worst",
 ))  # fmt: skip
 """Words that say nothing but an order or a number of rows."""
+_REFERRING = frozenset(("their", "theirs", "them", "they", "those", "these", "its"))
+"""Words for the rows of the previous answer, if no noun before them is meant."""
+_BARE = frozenset(
+    """
+    and are average biggest count how highest is it largest lowest maximum mean median minimum many most number of one
+    smallest sum the there total was were what which least
+    """.split()  # noqa: SIM905
+)
+"""Words of questions that name nothing of the data: `how many are there?`, `and the average?`."""
+_LIFTING = re.compile(
+    "(?:please )?(?:remove|drop|clear|reset|lift)(?: all)?(?: the| these| those| my)? (?:filter|condition)s?"
+)
+"""Words that take back all conditions of the question before."""
 _STARTING = frozenset(("top", "bottom", "monthly", "yearly", "weekly", "daily", "quarterly"))
 """Openings that name a thing themselves: `monthly quantity`, `top 5 products by quantity`."""
 
@@ -71,6 +86,8 @@ def is_no_follow_up(question: str) -> bool:
     """Return whether a question is certain to mean the same after any other question, judged by its words alone."""
     words = [token.low for token in tokenize(question) if token.kind != "mark"]
     if not words or words[0] not in _ALONE or _leans(words) or _asks_share(words):
+        return False
+    if _REFERRING & {*words} or _BARE.issuperset(words):
         return False
     return not (_FILLERS - {"as", "about", "share"}) & {*words} and not _ORDER.issuperset(words)
 
@@ -84,6 +101,13 @@ def after_pause(tokens: Sequence[Token]) -> list[Token] | None:
     rest = list(itertools.dropwhile(lambda token: token.low in _AFTER_PAUSE, tokens))
     again = len(rest) < len(tokens) and is_no_follow_up(" ".join(token.text for token in rest))
     return rest if again else None
+
+
+def continues_conditions(tokens: Sequence[Token], before: Question) -> bool:
+    """Return whether `and` opens a question after one with conditions: it is about the same rows."""
+    asks_all = {"all", "overall", "altogether"} & {token.low for token in tokens}
+    restricted = before.conditions or before.absences or before.thresholds or before.loose
+    return bool(restricted) and tokens[0].low in ("and", "also") and not asks_all
 
 
 def is_complete(items: Sequence[TaggedItem]) -> bool:
@@ -100,12 +124,23 @@ def follow_up(
     items: Sequence[TaggedItem], tokens: Sequence[Token], before: Question, vocabulary: Vocabulary
 ) -> Question | None:
     """Return the previous question, changed by this one; None if this one is complete by itself."""
+    before = count_grouped_rows(before)  # "top 1" after "orders by channel" ranks their numbers
     words = [token.low for token in tokens if token.kind != "mark"]
     leaning = _leans(words)
     opening = any(words[: len(o.split())] == o.split() for o in _OPENINGS)
     share = _asks_share(words)
     leaning = leaning or (bool(items) and all(item.tag in "dO." for item in items))  # "highest first"
+    if _LIFTING.fullmatch(" ".join(words)) and (before.conditions or before.absences or before.loose):
+        return replace(before, conditions=(), absences=(), loose=())
+    if (bare := _bare(items, words, before)) is not None:
+        return bare
+    referring = _refers(items, tokens)
+    referring = referring or _BARE.issuperset(words)
+    elliptic = words[:1] == ["and"]  # "and the number of orders?" is about the same rows
+    items = _name_counted(items, before) if referring else items
     rest = [item for item in items if not (item.tag == "u" and str(item.data) in _FILLERS)]
+    rest = rest[1:] if elliptic and rest and rest[0].tag == "&" else rest
+    rest = rest[:-1] if referring and rest and (rest[-1].tag, rest[-1].text) == ("p", "of") else rest
     rest = [item for item in rest if item.tag != "R"] if share else rest
     rest = [_year(item) for item in rest]
     parts = read_question(rest)
@@ -113,9 +148,56 @@ def follow_up(
     # "Top 5 products by quantity" says what of what; "top 5" and "monthly" do not.
     of_what = bool(parts.groups) or (parts.rank is not None and parts.rank.by is not None)
     alone = alone or (words[:1] != [] and words[0] in _STARTING and bool(parts.asked) and of_what)
-    if not (leaning or share or (opening and not alone)):
+    if not (leaning or share or referring or elliptic or (opening and not alone)):
         return None
+    if (referring or elliptic) and _measures(parts):
+        before = _measured_rows(before, parts, share)
     return _merge(before, parts, words, share, vocabulary)
+
+
+def _bare(items: Sequence[TaggedItem], words: Sequence[str], before: Question) -> Question | None:
+    """Return the previous question with another fold or only its highest row: `and the average?`, `the highest?`."""
+    said = [item for item in items if item.tag not in "&.p"]
+    measures = _measures(before)
+    if len(said) != 1 or len(measures) != 1 or not _BARE.issuperset(words):
+        return None
+    if said[0].tag == "A" and measures[0].fn != "count" and not measures[0].of_count and before.rank is None:
+        other = replace(measures[0], fn=said[0].data, text=said[0].text)
+        asked = tuple(other if part is measures[0] else part for part in before.requested)
+        return replace(before, requested=asked, asked=asked, shares=0)
+    if said[0].tag in "SM" and before.groups and before.rank is None and before.top is None and not before.change:
+        direction: Direction = said[0].data[0] if said[0].tag == "S" else said[0].data
+        return replace(before, rank=Rank(direction, measures[0], text=said[0].text), ordering=None)
+    return None
+
+
+def _refers(items: Sequence[TaggedItem], tokens: Sequence[Token]) -> bool:
+    """Return whether a word like `their` means the previous answer: no noun of this question comes before it."""
+    place = next((token.start for token in tokens if token.low in _REFERRING), None)
+    if place is None:
+        return False
+    nouns = {item.text.lower() for item in items if item.tag == "T"}
+    return not any(token.low in nouns for token in tokens if token.start < place)
+
+
+def _name_counted(items: Sequence[TaggedItem], before: Question) -> Sequence[TaggedItem]:
+    """`how many of them are paid?`: the rows that the previous question was about."""
+    counted = before.subject
+    if counted is None:
+        counted = next((part.name for part in _measures(before) if part.name.tables), None)
+    at = next((n for n, item in enumerate(items) if item.tag == "#"), None)
+    if at is None or counted is None or (at + 1 < len(items) and items[at + 1].tag in "TCUA"):
+        return items
+    return [*items[: at + 1], TaggedItem("T", counted.text, counted, plural=True), *items[at + 1 :]]
+
+
+def _measured_rows(before: Question, new: Question, share: int) -> Question:
+    """Return the previous question without what it listed: `what is their total amount?` after a list of orders."""
+    shares = before.shares if share else 0
+    before = replace(before, shares=shares, subject=new.subject or before.subject)
+    if _measures(before) or before.groups or before.rank or before.top or before.thresholds:
+        return before
+    return replace(before, requested=(), asked=(), listed=False, everything=False, ordering=None)
 
 
 def _year(item: TaggedItem) -> TaggedItem:

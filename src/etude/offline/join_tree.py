@@ -11,7 +11,7 @@ from etude.offline.resolver import Ambiguous, Unresolved
 from etude.offline.vocabulary import Formula, Vocabulary, VocabularyColumn
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
 from etude.offline.words import stem_word, word_names_act
-from etude.sources.plan.query_plan import Arithmetic, Case, ColumnRef, Expr, Join, Named, NullTest, When
+from etude.sources.plan.query_plan import Arithmetic, AsNumber, Case, ColumnRef, Expr, Join, Named, NullTest, When
 
 
 def fit_join_alias_length(name: str) -> str:
@@ -19,14 +19,15 @@ def fit_join_alias_length(name: str) -> str:
     return name.encode()[:60].decode(errors="ignore")
 
 
-Place = ColumnRef | Arithmetic
+Place = ColumnRef | Arithmetic | AsNumber
 
 
 def join_column_ref(column: VocabularyColumn) -> Place:
     """Return the column as a plan refers to it, or the formula of one that the table does not have."""
     table, formula = vocabulary_name_without_schema(column.table), column.formula
     if formula is None:
-        return ColumnRef(table=table, column=column.name)
+        place = ColumnRef(table=table, column=column.name)
+        return AsNumber(number=place) if column.as_text else place
     args: list[Expr] = [ColumnRef(table=table, column=name) for name in formula.factors]
     if formula.discount:
         args.append(_left_after(ColumnRef(table=table, column=formula.discount), formula))
@@ -34,6 +35,13 @@ def join_column_ref(column: VocabularyColumn) -> Place:
         missing = NullTest(column=ColumnRef(table=table, column=formula.factors[-1]), op="is null")
         args[-1] = Case(case=(When(when=missing, then=0),), otherwise=args[-1])
     return Arithmetic(op=formula.operator, args=tuple(args))
+
+
+def stored_column_ref(column: VocabularyColumn) -> Place:
+    """Return the column as the table stores it: its numbers as text, if they are."""
+    if not column.as_text:
+        return join_column_ref(column)
+    return ColumnRef(table=vocabulary_name_without_schema(column.table), column=column.name)
 
 
 def _left_after(discount: ColumnRef, formula: Formula) -> Expr:
@@ -47,7 +55,7 @@ def _left_after(discount: ColumnRef, formula: Formula) -> Expr:
 
 def show_column(column: VocabularyColumn) -> Place | Named:
     """Return the column as a plan shows it, by its name."""
-    place = join_column_ref(column)
+    place = stored_column_ref(column)
     return Named(expr=place, alias=column.name) if column.formula is not None else place
 
 
@@ -59,6 +67,8 @@ class JoinTree:
     base: str
     prefer: frozenset[tuple[str, str]]
     verbs: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
+    """The tables that the question names."""
     hops: list[Hop] = field(default_factory=list)
     single: dict[str, bool] = field(default_factory=dict)
     """For each joined table, whether a row of the base matches at most one of its rows."""
@@ -90,7 +100,8 @@ class JoinTree:
         preferred = [p for p in paths if any((hop.table, hop.columns[0]) in self.prefer for hop in p)]
         if len(preferred) == 1:
             paths = preferred
-        named = [p for p in paths if any(self.verbs & self._roots(hop.to_table) for hop in p)]
+        named = [p for p in paths if any(hop.to_table in self.named for hop in p[:-1])]
+        named = named or [p for p in paths if any(self.verbs & self._roots(hop.to_table) for hop in p)]
         named = named or [p for p in paths if any(self.verbs & {*map(stem_word, columns[hop])} for hop in p)]
         named = named or [p for p in paths if any(self._is_act(hop.to_table) for hop in p)]
         paths = named if len(named) == 1 else paths
@@ -120,7 +131,8 @@ class JoinTree:
         return any(word_names_act(word, verb) for verb in self.verbs for word in words)
 
     def _roots(self, table: str) -> set[str]:
-        return {stem_word(word) for word in self.vocabulary.table(table).words}
+        words = self.vocabulary.table(table).words
+        return {*words, *map(stem_word, words)}
 
     def add(self, table: str, near: Sequence[str] = (), said: str = "") -> None:
         """Join a table, and those on the path to it."""

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from etude.offline.deadline import check_deadline
+from etude.offline.deadline import check_deadline, without_giving_way
 from etude.offline.vocabulary import Vocabulary, once_per_vocabulary
 
 FAR = 99
@@ -138,14 +138,14 @@ def join_distance(vocabulary: Vocabulary, start: str, end: str) -> int:
     known = reach.known_cost(end) if reach is not None else None
     if known is not None:
         return known
-    with routes.lock:
+    with without_giving_way(), routes.lock:
         return routes.reach(start).cost_to(end)
 
 
 def join_distances(vocabulary: Vocabulary, start: str, ends: Sequence[str]) -> list[int]:
     """Return the costs of the cheapest paths from one table to each of the others."""
     routes = _routes_of(vocabulary)
-    with routes.lock:
+    with without_giving_way(), routes.lock:
         return routes.reach(start).costs_to(ends)
 
 
@@ -154,7 +154,7 @@ def find_join_paths(vocabulary: Vocabulary, start: str, end: str) -> tuple[int, 
     if start == end:
         return 0, ((),)
     routes = _routes_of(vocabulary)
-    with routes.lock:
+    with without_giving_way(), routes.lock:
         found = routes.paths.get((start, end))
         if found is None:
             if len(routes.paths) >= _MOST_KEPT:

@@ -9,6 +9,7 @@ from typing import Any
 from etude.offline.column_traits import (
     IDENTIFYING,
     column_holds_counts,
+    column_sorts_as_numbers,
     is_numeric_column,
     is_period_column,
     is_rate_column,
@@ -16,11 +17,13 @@ from etude.offline.column_traits import (
 )
 from etude.offline.conditions import Conditions
 from etude.offline.identifiers import is_named_identifier, note_repeated_identifiers
-from etude.offline.join_tree import JoinTree, fit_join_alias_length, join_column_ref
+from etude.offline.join_tree import JoinTree, fit_join_alias_length, join_column_ref, stored_column_ref
 from etude.offline.joins import FAR, join_distance
+from etude.offline.own_measure import counts_may_be_held, find_kept_level
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Group, Measure, NamePart
 from etude.offline.resolver import MONEY, Ambiguous, Unresolved
+from etude.offline.revenue import money_beside
 from etude.offline.vocabulary import VocabularyColumn, VocabularyTable
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
 from etude.offline.words import TRAILING, stem_word, word_base_form
@@ -135,10 +138,27 @@ class Measures(Conditions):
                 raise Unresolved(
                     f"`{name.text}` does not hold amounts, so it has no {_FOLDS.get(measure.fn, 'total')}."
                 )
+            beside = money_beside(column, name.text, self.vocabulary.tables)
+            if beside and (column.table, column.name) not in self.prefer:
+                raise Ambiguous(name.text, [Meaning(c.table, c.name) for c in (column, *beside)])
             if measure.fn == "sum" and is_rate_column(column):
                 raise Unresolved(f"`{column.name}` is a rate or an average, so its total means nothing.")
+            if measure.fn == "sum":
+                self._check_kept_level(column)
             return Measured(measure.fn, column.table, column, at=measure.at)
         return self._total_of(measure)
+
+    def _check_kept_level(self, column: VocabularyColumn) -> None:
+        """Refuse `total balance` over several dates, each of which has the whole balance."""
+        date = find_kept_level(column, self.vocabulary.table(column.table))
+        timed = any(condition.kind == "span" for condition in self.question.conditions)
+        groups = [group.name for group in self.question.groups]
+        dated = any(name is None or any(m.column == date for m in name.columns) for name in groups)
+        if date and not timed and not dated:
+            raise Unresolved(
+                f"`{column.name}` is known for each `{date}`, so a sum over all of them counts the same again; "
+                f"name a date, or ask for the total `{column.name}` per day."
+            )
 
     def _correlated(self, measure: Measure, other: NamePart) -> Measured:
         first, second = (self.resolver.column(name, is_numeric_column) for name in (measure.name, other))
@@ -182,6 +202,11 @@ class Measures(Conditions):
             if measure.distinct and len(table.key) > 1:
                 raise Unresolved(f"It is not clear which rows of `{table.name}` are different ones.")
             self._check_counted(table, measure)
+            own = counts_may_be_held(table, name.text) if not measure.distinct else None
+            if own is not None and (own.table, own.name) in self.prefer:
+                return Measured("sum", table.name, own)
+            if own is not None and (table.name, "") not in self.prefer:
+                raise Ambiguous(measure.text or name.text, [Meaning(table.name), Meaning(table.name, own.name)])
             if note := note_repeated_identifiers(table, [word_base_form(word) for word in name.text.lower().split()]):
                 self.notes.append(note)
             return Measured("count", table.name, distinct=measure.distinct)
@@ -197,7 +222,7 @@ class Measures(Conditions):
         if (column.name,) == table.key:
             return Measured("count", table.name)
         number = column.kind == "number" and not IDENTIFYING & {*column.words[-1:]} and not is_period_column(column)
-        number = number and not column.identifies and not is_named_identifier(column)
+        number = number and not column.identifies and not column.as_text and not is_named_identifier(column)
         if (
             column.flag is not None
             or (number and not measure.distinct)
@@ -292,9 +317,10 @@ class Measures(Conditions):
             and not self._joins_once(column, tree)
         ):
             raise Unresolved(f"Joining would count rows of `{column.table}` more than once.")
-        return Aggregate(
-            fn=fn, of=join_column_ref(column), distinct=measured.distinct, at=measured.at, alias=alias, **more
-        )
+        # The least and the most of numbers of equal length are the same as text, and are shown as they are stored.
+        stored = column.as_text and fn in ("min", "max") and column_sorts_as_numbers(column)
+        of = stored_column_ref(column) if stored else join_column_ref(column)
+        return Aggregate(fn=fn, of=of, distinct=measured.distinct, at=measured.at, alias=alias, **more)
 
     def _joins_once(self, column: VocabularyColumn, tree: JoinTree) -> bool:
         """Return whether rows join others only through a table that does nothing but pair them."""

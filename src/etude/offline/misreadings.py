@@ -9,8 +9,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from etude.offline.acts import (
+    date_tells_act,
+    date_tells_another_act,
+    find_act_tables,
+    find_time_of_verb,
+    is_acting_verb,
+)
+from etude.offline.deadline import check_deadline
 from etude.offline.joins import join_hops
-from etude.offline.operator_words import LINKING, VERBS
+from etude.offline.operator_words import IDLE, LINKING, PRESENT, VERBS
 from etude.offline.phrase_index import SYNONYM, Meaning, phrase_index_of, value_phrase
 from etude.offline.plan_check import Facts, Place, linked_columns, plan_facts, plan_nodes
 from etude.offline.question_parts import Condition, Measure, NamePart, Question
@@ -28,6 +36,16 @@ _TWO_LISTS = re.compile("CpT&(C|TC|CpT)|C&C")
 _OR_THEN_AND = re.compile(r"[VNDQ],?\|[prC][prCclox]*[VNDQ],?&[prCclox]*[VNDQ]")
 _AND_CONDITION = re.compile(r"[VNDQ],?&[prCclox]*[VNDQ]")
 """A condition after `and`; the first also after an `or` that starts with its own preposition or noun."""
+_CHANGE = frozenset(
+    """
+    change changed develop developed evolve evolved go went grow grew increase increased decrease decreased rise rose
+    fall fell drop dropped improve improved decline declined move moved differ
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Words for a difference between two times."""
+_SPEEDS = frozenset(("fastest", "slowest", "faster", "slower"))
+_TAKEN = frozenset(("duration", "time", "minute", "second", "hour", "day", "delay", "wait", "latency", "lap"))
+"""Words of columns that say how long something takes."""
 _LIGHT = TRAILING | {"profile", "location", "info", "information", "detail", "record", "list", "account", "entry"}
 """Last words of tables' names that add nothing to the word before: user profiles are users."""
 
@@ -43,17 +61,25 @@ def find_misreading(
         lambda: _find_other_owner(items, facts, told, vocabulary),
         lambda: _find_better_place(items, facts, vocabulary, words),
         lambda: _find_name_of_another(items, facts),
+        lambda: _find_denied_value(question, plan),
         lambda: _find_far_adjective(question),
         lambda: _find_modifier(question, facts, vocabulary),
         lambda: _find_part_of_all(question, facts, vocabulary, words),
         lambda: _find_far_number(question),
         lambda: _find_nested_absence(items, question),
         lambda: _find_unused_verb(items, facts, vocabulary),
+        lambda: _find_asked_object(items, plan, words),
+        lambda: _find_asked_doer(text, items, plan, question),
+        lambda: _find_counted_column(items, plan, vocabulary),
+        lambda: _find_speed_of_time(items, facts, vocabulary),
         lambda: _find_other_record(question, facts, vocabulary),
         lambda: _find_rival_noun(items, facts, vocabulary),
         lambda: _find_participle(items, facts, vocabulary),
         lambda: _find_value_with_column(items, facts, vocabulary),
         lambda: _find_other_date(items, facts, vocabulary),
+        lambda: _find_date_of_another_act(items, facts, vocabulary),
+        lambda: _find_dropped_change(items, plan, words),
+        lambda: _find_period_of_another(items, plan, vocabulary),
         lambda: _find_pairs(items, plan),
         lambda: _find_mixed_alternatives(items, plan),
         lambda: _find_dropped_total(items, plan, facts),
@@ -62,8 +88,13 @@ def find_misreading(
         lambda: _find_unrelated_lists(items, plan, words),
         lambda: _find_repeated_number(items, plan),
         lambda: _find_link_table(items, facts, vocabulary),
+        lambda: _find_known_values(plan),
     )
-    return next((reason for check in checks for reason in check()), "")
+    for check in checks:
+        check_deadline()
+        for reason in check():
+            return reason
+    return ""
 
 
 # --- columns and the nouns that own them
@@ -153,6 +184,29 @@ def _find_name_of_another(items: Sequence[TaggedItem], facts: Facts) -> Iterator
         used = [m for m in item.data.columns if vocabulary_name_without_schema(m.table) in facts.tables]
         if used and not any(m.table in tables for m in item.data.columns):
             yield f"`{owner.text}` has no `{item.text}`."
+
+
+def _find_denied_value(question: Question, plan: QueryPlan) -> Iterator[str]:
+    """`customers without a credit card`: those who have none, not those who have another card."""
+    denied = [c for c in question.conditions if c.negated and c.hits and c.text.lower().startswith("without")]
+    held = {vocabulary_name_without_schema(hit.table) for condition in denied for hit in condition.hits}
+    others = {str(ref.table) for ref in (*plan.select, *plan.group_by) if isinstance(ref, ColumnRef)} - held
+    if denied and others:
+        yield f"It is not clear what `{denied[0].text}` says about them."
+
+
+def _find_known_values(plan: QueryPlan) -> Iterator[str]:
+    """`the members of the club Oak; show the full name`, if the plan shows `Oak` once for each member."""
+    shown = {(ref.table, ref.column) for ref in (*plan.select, *plan.group_by) if isinstance(ref, ColumnRef)}
+    filters = plan.where if isinstance(plan.where, tuple) else () if plan.where is None else (plan.where,)
+    fixed = {
+        (each.column.table, each.column.column)
+        for each in filters
+        if isinstance(each, Compare) and each.op == "=" and isinstance(each.value, str)
+        if isinstance(each.column, ColumnRef)
+    }
+    if shown and shown <= fixed and not plan.aggregate and (plan.joins or len(filters) > 1):
+        yield "The answer would only repeat what the question says."
 
 
 def _find_far_adjective(question: Question) -> Iterator[str]:
@@ -245,6 +299,48 @@ def _find_unused_verb(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voc
             yield f"It is not clear what `{item.text}` means here: `{named[0].table}` is not needed to answer."
 
 
+def _find_asked_object(items: Sequence[TaggedItem], plan: QueryPlan, words: frozenset[str]) -> Iterator[str]:
+    """`what do the teachers earn`, if the plan lists the teachers."""
+    last = next((item for item in reversed(items) if item.tag != "."), None)
+    asks = "what" in words and bool({"do", "does", "did"} & words)
+    if asks and last is not None and last.tag == "r" and last.text.lower() not in IDLE and not plan.aggregate:
+        yield f"It is not clear what `{last.text}` asks for."
+
+
+def _find_asked_doer(text: str, items: Sequence[TaggedItem], plan: QueryPlan, question: Question) -> Iterator[str]:
+    """`who advises student 7`, if the plan lists the student: it asks for the one who does it."""
+    first, said = items[0] if items else None, text.lower()
+    if first is None or question.listed or plan.aggregate or not said.startswith("who "):
+        return
+    if first.tag == "r" or (first.tag in "TC" and said.startswith(("who has ", "who have ", "who had "))):
+        yield f"It is not clear who is asked for by `who` before `{first.text}`."
+
+
+def _find_counted_column(items: Sequence[TaggedItem], plan: QueryPlan, vocabulary: Vocabulary) -> Iterator[str]:
+    """`the number of hosts per nationality`, if hosts have a nationality, and parties a `number_of_hosts`."""
+    index = phrase_index_of(vocabulary)
+    grouped = {ref.table for ref in plan.group_by if isinstance(ref, ColumnRef)}
+    for item in items:
+        words = fold_words(item.text).split()
+        if item.tag != "C" or words[:2] != ["number", "of"] or not grouped:
+            continue
+        rows = index.names.get(tuple(word_base_form(word) for word in words[2:]), ())
+        tables = {vocabulary_name_without_schema(m.table) for m in rows if m.column is None and m.cost == 0}
+        owners = {vocabulary_name_without_schema(m.table) for m in item.data.columns}
+        if tables & grouped and not tables & owners:
+            yield f"It is not clear whether to count `{words[-1]}` or to add up a `{item.text}`."
+
+
+def _find_speed_of_time(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`slowest response`, if the number is a time: then the slowest has the highest one."""
+    said = next((item.text for item in items if item.tag in "So" and item.text.lower().split()[0] in _SPEEDS), None)
+    columns = [c for t in vocabulary.tables for c in t.columns if said is not None]
+    for column in columns:
+        used = (vocabulary_name_without_schema(column.table), column.name) in facts.columns
+        if used and column.kind == "number" and _TAKEN & {*column.words}:
+            yield f"It is not clear whether `{said}` means the highest or the lowest `{column.name}`."
+
+
 def _is_needed(meaning: Meaning, facts: Facts) -> bool:
     table, column = _place(meaning)
     return table in facts.tables if meaning.column is None else (table, column) in facts.columns
@@ -321,12 +417,53 @@ def _find_other_date(items: Sequence[TaggedItem], facts: Facts, vocabulary: Voca
     """`orders shipped after May 2020`, if `shipped` is a status and the plan has the date of the order."""
     for said, span in pairwise(items):
         word = fold_words(said.text)
-        if (said.tag, span.tag) != ("V", "D") or " " in word or not word.endswith("ed") or said.text[:1].isupper():
+        done = (word.endswith("ed") or word in PRESENT) and " " not in word and not said.text[:1].isupper()
+        if (said.tag, span.tag) != ("V", "D") or not done:
             continue
         columns = [c for t in vocabulary.tables for c in t.columns if c.kind in ("date", "timestamp")]
         used = [c for c in columns if (vocabulary_name_without_schema(c.table), c.name) in facts.columns]
         if used and not any(stem_word(word) == stem_word(part) for column in used for part in column.words):
-            yield f"It is not clear whether `{span.text}` says when something was `{said.text}`."
+            noun = next((item for item in items if item.tag == "T"), None)
+            own = noun is not None and used[0].table in {hit.table for hit in said.data.hits}
+            hint = (
+                f"; if `{used[0].name}` is meant, ask for `{said.text} {noun.text} {span.text}`" if own and noun else ""
+            )
+            yield f"It is not clear whether `{span.text}` says when something was `{said.text}`{hint}."
+
+
+def _find_date_of_another_act(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`customers who paid in 2025`, if the plan has the date on which they signed up."""
+    columns = [c for t in vocabulary.tables for c in t.columns if c.kind in ("date", "timestamp")]
+    used = [c for c in columns if (vocabulary_name_without_schema(c.table), c.name) in facts.columns]
+    for at, item in enumerate(items):
+        if not used or not is_acting_verb(items, at) or find_time_of_verb(items, at) is None:
+            continue
+        tables = find_act_tables(item.text, vocabulary)
+        told = any(c.table in tables or date_tells_act(c, item.text) for c in used)
+        if not told and (tables or all(date_tells_another_act(c, item.text) for c in used)):
+            column = f"{used[0].table}.{used[0].name}"
+            yield f"It is not clear which date says when something was `{item.text}`: `{column}` does not."
+
+
+def _find_dropped_change(items: Sequence[TaggedItem], plan: QueryPlan, words: frozenset[str]) -> Iterator[str]:
+    """`how did revenue change from 2024 to 2025`, if the plan makes one number of both years."""
+    named = {word for item in items if item.tag in "CTV" for word in fold_words(item.text).split()}
+    change = sorted((words & _CHANGE) - named)
+    spans = [item for item in items if item.tag == "D" and item.text.lower().startswith(("from ", "between "))]
+    if change and spans and plan.aggregate and not plan.group_by:
+        yield f"The rules cannot tell a change {spans[0].text} (`{change[0]}`). Ask for it per year or per month."
+
+
+def _find_period_of_another(items: Sequence[TaggedItem], plan: QueryPlan, vocabulary: Vocabulary) -> Iterator[str]:
+    """`visitors per year`, if films have a `year` and screenings a date: which one is meant?"""
+    tables = [t for t in vocabulary.tables if vocabulary_name_without_schema(t.name) == str(plan.source)]
+    dates = [c for t in tables for c in t.columns if c.kind in ("date", "timestamp")]
+    for ref in [key for key in plan.group_by if isinstance(key, ColumnRef) and str(key.table) != str(plan.source)]:
+        other = ref.column.lower()
+        said = [item for item in items if item.tag == "C" and item.text.lower() == other]
+        if said and dates and other in ("year", "month", "quarter", "season"):
+            date = f"{dates[0].table}.{dates[0].name}"
+            yield f"It is not clear whether `{other}` is that of `{ref.table}` or of `{date}`."
 
 
 # --- what belongs together

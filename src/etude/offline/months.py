@@ -10,6 +10,9 @@ from etude.offline.resolver import TECHNICAL, dates_with_created
 from etude.offline.vocabulary import Vocabulary
 from etude.offline.words import Token
 
+_BEFORE = frozenset(("in", "during", "for", "about", "only"))
+"""Words before a month: `what about March` is a follow-up."""
+
 
 def add_years_to_months(tokens: Sequence[Token], vocabulary: Vocabulary) -> tuple[list[Token], tuple[str, ...]]:
     """Return the tokens with the year after each such month, and notes that say which."""
@@ -18,7 +21,7 @@ def add_years_to_months(tokens: Sequence[Token], vocabulary: Vocabulary) -> tupl
     for at, token in enumerate(tokens):
         made.append(token)
         month = MONTHS.get(token.low)
-        if month is None or not at or tokens[at - 1].low not in ("in", "during", "for") or _is_dated(tokens, at):
+        if month is None or not at or tokens[at - 1].low not in _BEFORE or _is_dated(tokens, at):
             continue
         years = _years_with(month, vocabulary)
         if len(years) == 1:

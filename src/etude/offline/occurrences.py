@@ -99,7 +99,7 @@ def _rows_with(verb: TaggedItem, before: Sequence[TaggedItem]) -> TaggedItem | N
 
 
 def _named_later(items: Sequence[TaggedItem]) -> bool:
-    """Return whether the sentence goes on with a table: `ordered most often on invoices` may count these."""
+    """Return whether the sentence continues with a table: `ordered most often on invoices` may count these."""
     end = next((at for at, item in enumerate(items) if item.tag == "."), len(items))
     return any(item.tag == "T" for item in items[:end])
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 STOP = frozenset(
     """
     the a an is are was were be been being am there here me us we i you my our your their its his her he she it they
-    them these those this that which who whom whose what where please can could would will shall should may might
-    do does did done doing so also too very just all any some either such as well about
+    them these those this that which who whom whose what where please pls plz can could would will shall should may
+    might do does did done doing so also too very just all any some either such as well about
     corresponding respective respectively various actually overall
     record records row rows entry entries data dataset database table tables list result results
     information info details detail exist exists existing one ones whats wich anything anyone
@@ -140,7 +140,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("A", "min", "minimum", "min", "minimum value of", "minimum of", "min of", "lowest value of")
 
     put("S", ("desc", "altitude height elevation"), "highest")
-    put("S", ("desc", "area size population"), "largest", "biggest")
+    put("S", ("desc", "area size population capacity"), "largest", "biggest")
     put("S", ("desc", ""), "greatest", "maximal", "top")
     put("S", ("asc", "altitude height elevation"), "lowest")
     put("S", ("asc", "area size population"), "smallest")
@@ -160,8 +160,8 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("M", "asc", "fewest", "least number of", "lowest number of", "smallest number of", "minimum number of",
         "fewest number of", "fewest amount of", "smallest amount of", "lowest amount of",
         "least amount of")  # fmt: skip
-    put("S", ("desc", "length duration distance"), "longest")
-    put("S", ("asc", "length duration distance"), "shortest")
+    put("S", ("desc", "length duration distance runtime millisecond second minute hour"), "longest")
+    put("S", ("asc", "length duration distance runtime millisecond second minute hour"), "shortest")
     put("S", ("desc", "altitude height elevation"), "tallest")
     put("S", ("asc", "price cost fare"), "cheapest", "least expensive")
     put("S", ("desc", "price cost fare"), "most expensive", "priciest", "costliest")
@@ -197,7 +197,8 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("g", None, "for each", "per", "by", "in each", "each", "every", "across", "of each", "grouped by", "group by",
         "broken down by", "split by", "for every", "within each", "in every", "by each", "at each", "on each",
         "from each", "to each", "per each", "for each of", "with each", "under each", "through each", "for different",
-        "across different", "separately for each", "breakdown by", "across each", "into each",
+        "across different", "separately for each", "breakdown by",
+        "of every", "from every", "at every", "across each", "into each",
         "for each unique", "for each distinct", "for each different", "for each of different", "in different",
         "over the", "over each", "over", "in terms of")  # fmt: skip
     for grain, phrases in {
@@ -300,6 +301,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "in increasing order", "from smallest to largest", "from shortest to longest", "from least to most",
         "oldest first", "earliest first", "chronologically", "in chronological order", "shortest to longest",
         "smallest to largest", "from the lowest to the highest", "from earliest to latest", "in asc order",
+        "from early to late",
         "by alphabetical order", "from oldest to newest", "from oldest to most recent", "in the ascending order",
         "in an ascending order", "by ascending order", "in ascending alphabetical order", "in alphabetic order",
         "in the alphabetical order", "in lexicographical order", "in lexicographic order", "in the increasing order",
@@ -310,28 +312,27 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "in ascending alphabetic order", "in ascending lexicographical order", "in dictionary order", "increasing",
         "in ascending", "increasing order", "in an increasing order", "from small to big",
         "from smallest to biggest")  # fmt: skip
+    high = ("highest", "largest", "biggest", "greatest", "most", "longest", "high", "large", "big", "long")
+    low = ("lowest", "smallest", "least", "fewest", "shortest", "low", "small", "short")
+    for first, second in ((first, second) for first in high for second in low):
+        for begin, the in ((begin, the) for begin in ("", "from ") for the in ("", "the ")):
+            put("d", "desc", f"{begin}{the}{first} to {the}{second}")
+            put("d", "asc", f"{begin}{the}{second} to {the}{first}")
     put("R", 1, "ratio of", "ratio", "proportion of", "proportion", "share of", "fraction of",
         "ratio between")  # fmt: skip
     put("R", 100, "percentage of", "percent of", "percentage", "% of", "as a percentage of")
-    put("l", "starts_with", "starts with", "starting with", "start with", "begins with", "begin with",
-        "beginning with", "starts with the letter", "start with the letter", "starting with the letter",
-        "begins with the letter", "start with letter", "starting with letter", "starts with letter", "with prefix",
-        "with the prefix", "has prefix", "have prefix", "has the prefix", "have the prefix")  # fmt: skip
-    put("l", "ends_with", "ends with", "ending with", "end with", "ending in", "ends in", "end in",
-        "ends with the letter",
-        "with the suffix", "with suffix")  # fmt: skip
-    put("l", "contains", "contains", "containing", "contain", "includes the word", "with the word",
-        "contains the word",
-        "contain the word", "containing the word", "has the word", "have the word", "include the word",
-        "contains the letter", "contain the letter", "has the letter", "have the letter", "includes the letter",
-        "contains the substring", "contain the substring", "containing the substring", "contains the text",
-        "contains the string", "contain the string", "has the substring", "have the substring", "with the substring",
-        "contains word", "contain word", "including the word", "contains the phrase", "contain the phrase",
-        "has substring", "contains substring", "with substring", "containing the letter", "containing the string",
-        "containing the phrase", "containing the text", "containing word", "containing letter", "contains letter",
-        "contain letter", "with the letter", "include the letter", "including the letter", "has the phrase",
-        "have the phrase", "include the phrase", "includes the phrase", "includes the string",
-        "include the string")  # fmt: skip
+    parts = ("letter", "word", "substring", "string", "phrase", "text", "character", "prefix", "suffix")
+    said = ("", *(f" {article}{part}" for article in ("", "the ", "a ") for part in parts))
+    for way, verbs in {
+        "starts_with": ("starts with", "starting with", "start with", "begins with", "begin with", "beginning with"),
+        "ends_with": ("ends with", "ending with", "end with", "ending in", "ends in", "end in"),
+        "contains": ("contains", "containing", "contain"),
+    }.items():
+        put("l", way, *(verb + part for verb in verbs for part in said))
+    held = ("includes", "include", "including", "has", "have", "having", "with")
+    put("l", "contains", *(verb + part for verb in held for part in said if part and not part.endswith("fix")))
+    for way, ending in (("starts_with", "prefix"), ("ends_with", "suffix")):
+        put("l", way, *(f"{verb} {the}{ending}" for verb in ("with", "has", "have") for the in ("", "the ", "a ")))
     put("|", None, "or", "nor")
     put("|", "vs", "vs", "versus", "vs .", "compared with")
     put("&", None, "and", "as well as", "along with", "&", "together with", "plus", "showing", "returning", "listing",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from etude.offline.column_traits import column_holds_counts, is_numeric_column, is_rate_column
-from etude.offline.grammar import quartiles_of
+from etude.offline.measure_rules import quartiles_of
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Condition, Measure, NamePart, Question, Rank, Threshold
 from etude.offline.revenue import MONEY_WORDS, money_of, sales_meanings
@@ -54,7 +54,7 @@ def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
     """Return the question with its parts connected."""
     question = _undated(question, vocabulary)
     question = _sold(question, vocabulary)
-    question = _counted_groups(_everything(_only_rows(_described(question, vocabulary), vocabulary)))
+    question = count_grouped_rows(_everything(_only_rows(_described(question, vocabulary), vocabulary)))
     question = replace(question, conditions=tuple(_aligned(condition) for condition in question.conditions))
     question = replace(
         question, requested=_distributed(question.requested, vocabulary), asked=_distributed(question.asked, vocabulary)
@@ -147,7 +147,7 @@ def _sold(question: Question, vocabulary: Vocabulary) -> Question:
     return replace(question, requested=(found,), asked=(found,), subject=None)
 
 
-def _counted_groups(question: Question) -> Question:
+def count_grouped_rows(question: Question) -> Question:
     """`orders by status`: how many of them for each."""
     things = question.requested
     if len(things) != 1 or question.rank or question.top or question.listed or question.ratio or question.ordering:

@@ -124,6 +124,16 @@ class PhraseIndex:
         return found
 
     @cached_property
+    def stemmed(self) -> dict[Phrase, tuple[Meaning, ...]]:
+        """The columns of two words or three by the stems of these: `open_year` for `opening year`."""
+        found: dict[Phrase, dict[Meaning, None]] = defaultdict(dict)
+        for phrase, meanings in self.names.items():
+            if 2 <= len(phrase) <= 3:
+                own = [m._replace(cost=SUFFIX) for m in meanings if m.column is not None and m.cost == 0]
+                found[tuple(map(stem_word, phrase))].update(dict.fromkeys(own))
+        return {stems: tuple(own) for stems, own in found.items() if own}
+
+    @cached_property
     def begun(self) -> dict[tuple[str, str, int], list[Phrase]]:
         """The names of several words, by their first two letters, the first letter of their last word, and length."""
         found: dict[tuple[str, str, int], list[Phrase]] = defaultdict(list)
@@ -198,6 +208,7 @@ def _finish(draft: _Draft, vocabulary: Vocabulary) -> PhraseIndex:
         for word in sorted(MONEY_WORDS):
             if (word,) not in draft.names:
                 _add(draft.names, (word,), Meaning(paid.table, paid.name, SYNONYM))
+    _prefer_own_words(draft.names, vocabulary)
     longest = max(max(map(len, phrases), default=1) for phrases in (draft.names, draft.values))
     listed = {phrase: tuple(sorted(found, key=_cost)) for phrase, found in draft.names.items()}
     values = {phrase: tuple(found) for phrase, found in draft.values.items()}
@@ -243,6 +254,26 @@ def _add_derived(draft: _Draft) -> None:
     for table, column, phrase, cost in made:
         if phrase in free:
             _add(draft.names, phrase, Meaning(table.name, column.name, cost))
+
+
+def _prefer_own_words(names: _Names, vocabulary: Vocabulary) -> None:
+    """Let `price` mean the `list_price` rather than the `cost`: a number that has the word goes before a synonym."""
+    for phrase, meanings in names.items():
+        if not word_synonyms(phrase[-1]):
+            continue
+        numbers = [m for m in meanings if m.column and vocabulary.table(m.table).column(m.column).kind == "number"]
+        others = [m for m in numbers if phrase[-1] not in vocabulary.table(m.table).column(str(m.column)).words]
+        if not others or (len(phrase) == 1 and len(others) == len(numbers)):
+            continue
+        for other in others if len(phrase) > 1 else ():
+            # `product price`, if products have a `cost` and a `list_price`.
+            table = vocabulary.table(other.table)
+            own = [c for c in table.columns if c.kind == "number" and c.words[-1:] == phrase[-1:]]
+            if own and phrase[:-1] in (table.words, *table.aliases):
+                meanings[:] = [m for m in meanings if m != other]
+                meanings.extend(Meaning(table.name, c.name, HEAD) for c in own)
+        if len(phrase) == 1:
+            meanings[:] = [m._replace(cost=HEAD + 1) if m in others and m.cost <= HEAD else m for m in meanings]
 
 
 def _add(names: _Names, phrase: Phrase, meaning: Meaning) -> None:
@@ -327,6 +358,8 @@ def _column_phrases(table: VocabularyTable, column: VocabularyColumn) -> Iterato
             yield from _respelled((*owner, *short))
     if len(short) > 1 and short[-1] in ("code", "type"):
         yield short[-1:], HEAD
+    if "of" in short[1:-1] and short not in _BIRTHDAYS and short[0] not in ("number", "count"):
+        yield short[: short.index("of")], HEAD  # `date_of_notes` is a date
     # `gdp_per_capita` is neither a GDP nor a capita; a price per unit is still a price.
     rate = "per" in short and short[0] not in QUANTITIES | {"salary", "wage"}
     if len(short) > 2 and short[0] not in _FIRST_WORDS | MEASURES and not rate:
@@ -343,6 +376,11 @@ def _column_phrases(table: VocabularyTable, column: VocabularyColumn) -> Iterato
 _WORDS = re.compile(r"[^\W_]+")
 _BIRTHDAYS = (("date", "of", "birth"), ("birth", "date"), ("birthdate",), ("birthday",), ("date", "birth"))
 """Names of the day on which somebody was born."""
+_PERSON_NAMES: tuple[tuple[Phrase, ...], ...] = (
+    (("first", "name"), ("given", "name"), ("forename",)),
+    (("last", "name"), ("family", "name"), ("surname",)),
+)
+"""Names of the two parts of a person's name."""
 _FIRST_WORDS = frozenset("number total is has count n date other min max minimum maximum average first last".split())  # noqa: SIM905
 """First words of column names that say nothing about it alone."""
 
@@ -360,10 +398,11 @@ def _abbreviated(name: Phrase) -> Iterator[tuple[Phrase, int]]:
             yield phrase, cost + SUFFIX
     if name[-2:] == ("email", "address"):
         yield name[:-1], SUFFIX
-    elif name[-1] == "email":
+    elif name[-1:] == ("email",):
         yield (*name, "address"), SUFFIX
-    if name in _BIRTHDAYS:
-        yield from ((other, SUFFIX) for other in _BIRTHDAYS if other != name)
+    for alike in (_BIRTHDAYS, *_PERSON_NAMES):
+        if name in alike:
+            yield from ((other, SUFFIX) for other in alike if other != name)
     if len(name) > 1 and name[-1] == "id":
         yield (name[-2], "identifier"), 0
 

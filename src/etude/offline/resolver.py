@@ -120,6 +120,7 @@ class Resolver:
 
     def meaning(self, name: NamePart, fits: Callable[[VocabularyColumn], bool] | None = None) -> Meaning:
         """Return the column or label that a noun means."""
+        check_deadline()
         columns = [m for m in name.columns if self._holds(m, name.owner)] or self._named_with_table(name)
         if not columns and name.owner is not None and word_base_form(name.text.lower().split()[-1]) in GENERAL:
             columns = self._named_by(name, name.owner) or self._columns_of_referred(name, name.owner)
@@ -430,6 +431,7 @@ def resolve_anchor(question: Question, vocabulary: Vocabulary) -> str:
         costs[table] = 3.0 * candidates[table] + sum(_nearest(vocabulary, table, found) for found in wanted)
         low = min(low, costs[table])
     best = [table for table, cost in costs.items() if cost == low]
+    best = _ask_for_number(question, best, vocabulary)
     if len(best) > 1:
         # On a tie, prefer a table with a key: one without a key only relates things.
         keyed = [table for table in best if vocabulary.table(table).key]
@@ -444,6 +446,23 @@ def resolve_anchor(question: Question, vocabulary: Vocabulary) -> str:
         text = question.subject.text if question.subject else names[0].text
         raise Ambiguous(text, [Meaning(table) for table in best])
     return best[0]
+
+
+def _ask_for_number(question: Question, tables: list[str], vocabulary: Vocabulary) -> list[str]:
+    """Ask back for `average price`, if it is only part of the names of two numbers: `list_price` and `unit_price`."""
+    (part, *others) = question.requested or (None,)
+    if len(tables) < 2 or others or question.subject is not None or not isinstance(part, Measure) or part.name.tables:
+        return tables
+    found = [m for m in part.name.columns if m.table in tables and m.column and m.cost > SYNONYM]
+    least = min((m.cost for m in found), default=0)
+    found = [m for m in found if m.cost == least]
+    numbers = [m for m in found if vocabulary.table(m.table).column(str(m.column)).kind == "number"]
+    chosen = [m.table for m in numbers if (m.table, m.column) in question.prefer]
+    if len({m.table for m in numbers}) < len(tables) or part.name.owner is not None:
+        return tables
+    if not chosen:
+        raise Ambiguous(part.name.text, numbers)
+    return chosen[:1]
 
 
 def _by_cost(meanings: Iterable[Meaning | Hit]) -> dict[str, int]:

@@ -14,7 +14,7 @@ from etude.errors import Cancelled, EtudeError
 from etude.offline.plan_check import plan_facts, plan_nodes
 from etude.offline.understand import Clarification, Outcome, Understanding, take_choice
 from etude.sources.plan.compile import compile_plan
-from etude.sources.plan.query_plan import Aggregate, ColumnRef, Join, Member, NullTest, QueryPlan, Single
+from etude.sources.plan.query_plan import Aggregate, ColumnRef, Join, Member, NullTest, Order, QueryPlan, Single
 
 MANY = 20
 """A superlative that this many rows share does not choose."""
@@ -210,7 +210,24 @@ def doubt_result(
     alike = len({repr(tuple(row)) for row in rows}) < len(rows) and not understanding.plan.aggregate
     if (question.absences or understanding.plan.joins) and alike and not named:
         return "Several rows would look the same, so it is not clear how often to list them; ask for different ones."
+    if (
+        alike
+        and len(columns) == 1
+        and row_count > MANY
+        and not question.distinct
+        and not _sorts_by_another(understanding)
+    ):
+        return (
+            f"The same `{columns[0]}` is in several of the {row_count:,} rows, so it is not clear how often to list "
+            f"it; ask for different ones, or for another column besides."
+        )
     chooses = understanding.plan.top is not None or Single in plan_facts(understanding.plan).kinds
     if question.rank is not None and question.top is None and chooses and row_count > MANY:
         return f"{row_count:,} rows tie, so `{question.rank.text}` does not choose between them."
     return None
+
+
+def _sorts_by_another(understanding: Understanding) -> bool:
+    """Return whether the rows are sorted by a column that the list does not show: then each row has its place."""
+    plan = understanding.plan
+    return any(isinstance(order, Order) and order.by not in plan.select for order in plan.order_by)

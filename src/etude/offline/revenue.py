@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from etude.offline.vocabulary import Formula, VocabularyColumn, VocabularyTable, copy_with
-from etude.offline.words import MEASURES
+from etude.offline.words import MEASURES, word_base_form
 
 _QUANTITIES = frozenset(
     tuple(name.split())
@@ -58,6 +58,8 @@ def add_revenue(tables: Sequence[VocabularyTable]) -> list[VocabularyTable]:
 def _revenue_of(table: VocabularyTable) -> tuple[VocabularyColumn, ...]:
     columns = [column for column in table.columns if not _DISCOUNTS & {*column.words}]
     prices = [column for column in columns if "price" in column.words]
+    if len(prices) == 1 and (pieces := _find_pieces(table, prices[0])):
+        return _revenue_of_pieces(table, prices[0], pieces)
     counts = [column for column in columns if _COUNTING & {*column.words} or _plain(column) in _QUANTITIES]
     counts = [column for column in counts if column not in prices and "cost" not in column.words]
     if len(prices) != 1 or len(counts) != 1 or not rows_are_sales(table, dated=True):
@@ -72,6 +74,54 @@ def _revenue_of(table: VocabularyTable) -> tuple[VocabularyColumn, ...]:
     )  # fmt: skip
     taken = [column for column in table.columns if _DISCOUNTS & {*column.words}]
     return tuple(_discounted(made, taken)) if taken else (made,)
+
+
+_NO_PIECES = frozenset(
+    """
+    guest person people passenger adult child kid visitor customer minute hour second day week month year km mile meter
+    rating star score age point floor stop transfer rank level page view like click order id number code zip delay
+    weight height length width distance duration size capacity room bedroom bathroom
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Words for whole numbers beside a price that it is not the price of one of."""
+
+
+def _find_pieces(table: VocabularyTable, price: VocabularyColumn) -> list[VocabularyColumn]:
+    """Return the whole numbers beside a price that may count what was sold, if no column is named a quantity.
+
+    Cups, tickets or nights are counted by a plural; `rating`, `guests` or `minutes` are not what a price is for.
+    """
+    columns = [c for c in table.columns if c != price and not _DISCOUNTS & {*c.words}]
+    if any(
+        _COUNTING & {*c.words} or _plain(c) in _QUANTITIES or {*_AMOUNTS, "cost", "fare", "fee"} & {*c.words}
+        for c in columns
+    ):
+        return []
+    if _plain(price) not in _PRICES or price.kind != "number" or not rows_are_sales(table, dated=True):
+        return []
+    return [column for column in columns if _counts_pieces(column)]
+
+
+def _counts_pieces(column: VocabularyColumn) -> bool:
+    last = column.name.lower().replace("_", " ").split()[-1:]
+    plural = bool(last) and word_base_form(last[0]) != last[0]
+    whole = all(isinstance(end, int) and not isinstance(end, bool) for end in (column.low, column.high))
+    if column.kind != "number" or column.identifies or column.flag is not None or not (plural and whole):
+        return False
+    return column.low >= 0 and not (_NO_PIECES | MEASURES) & {*column.words}  # type: ignore[operator]
+
+
+def _revenue_of_pieces(
+    table: VocabularyTable, price: VocabularyColumn, pieces: Sequence[VocabularyColumn]
+) -> tuple[VocabularyColumn, ...]:
+    formula = Formula((pieces[0].name, price.name))
+    if len(pieces) > 1:
+        names = " or ".join(f"`{column.name}`" for column in pieces)
+        formula = replace(formula, doubt=f"It is not clear whether `{price.name}` is the price of one of {names}.")
+    nulls = pieces[0].nulls + price.nulls
+    made = VocabularyColumn(table.name, "revenue", "number", table.rows, nulls, words=("revenue",), formula=formula)
+    taken = [column for column in table.columns if _DISCOUNTS & {*column.words}]
+    return tuple(_discounted(made, taken)) if taken and not formula.doubt else (made,)
 
 
 def _plain(column: VocabularyColumn) -> tuple[str, ...]:
@@ -155,6 +205,21 @@ def money_of(tables: Sequence[VocabularyTable]) -> VocabularyColumn | None:
     money = [c for c in columns if c.kind == "number" and {*_AMOUNTS, "price", "cost", "fare", "fee"} & {*c.words}]
     pieces = any(_COUNTING & {*c.words} or _DISCOUNTS & {*c.words} or _plain(c) in _QUANTITIES for c in columns)
     return money[0] if len(money) == 1 and not pieces and _plain(money[0]) in _PAID else None
+
+
+_IN_ALL = frozenset(
+    tuple(name.split())
+    for name in ("total price", "total amount", "amount", "total", "amount paid", "price paid", "bill")
+)
+"""Names of columns that say what was paid in all, not for one piece."""
+
+
+def money_beside(column: VocabularyColumn, text: str, tables: Sequence[VocabularyTable]) -> list[VocabularyColumn]:
+    """Return the columns of other tables that `revenue` may mean as well, if it is not the name of this one."""
+    if text.lower() not in MONEY_WORDS or MONEY_WORDS & {*column.words} or column.formula is not None:
+        return []
+    others = [c for table in tables if table.name != column.table for c in table.columns]
+    return [c for c in others if c.kind == "number" and not c.identifies and _plain(c) in _IN_ALL]
 
 
 def sales_meanings(table: VocabularyTable) -> Iterator[str]:

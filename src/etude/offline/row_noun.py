@@ -10,7 +10,7 @@ from etude.offline.question_parts import NamePart
 from etude.offline.revenue import rows_are_sales
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary, VocabularyTable
-from etude.offline.words import stem_word, word_base_form
+from etude.offline.words import split_identifier_words, stem_word, word_base_form
 
 _PEOPLE = frozenset(
     """
@@ -42,6 +42,11 @@ _OF_A_PERSON = frozenset(("age", "sex", "gender", "birth", "birthdate", "birthda
 _OF_A_THING = frozenset(("name", "title", "model", "label"))
 
 
+def names_people(word: str) -> bool:
+    """Return whether a noun, in the singular or the plural, stands for people."""
+    return bool({word, word_base_form(word)} & (_PEOPLE | _SOME_PEOPLE))
+
+
 def add_row_noun(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedItem]:
     """Return the items with the noun that can only mean the rows of the only table read as that table.
 
@@ -52,9 +57,11 @@ def add_row_noun(items: list[TaggedItem], vocabulary: Vocabulary) -> list[Tagged
     if len(vocabulary.tables) != 1 or any(item.tag == "T" for item in items):
         return items
     table = vocabulary.tables[0]
-    if table_names_row_noun(table.name):
-        return items
+    items = [_named(item, table.name) if _names_rows(items, at, table) else item for at, item in enumerate(items)]
     unknown = [item for item in items if item.tag == "u"]
+    alone = [item.tag for item in items if item.tag != "."] == ["#"]
+    if table_names_row_noun(table.name) and not (alone and not unknown):
+        return items
     if not unknown and [item.tag for item in items if item.tag != "."] in (["#"], ["m"]):
         # "How many rows are there", "missing values per column": the word for rows says nothing more.
         return [*items[:1], _named(TaggedItem("u", table.name, plural=True), table.name), *items[1:]]
@@ -73,6 +80,14 @@ def add_row_noun(items: list[TaggedItem], vocabulary: Vocabulary) -> list[Tagged
     if said & _DIFFERENT or not _may_be_rows(word_base_form(word), table):
         return items
     return [_named(item, table.name) if item.tag == "u" else item for item in items]
+
+
+def _names_rows(items: Sequence[TaggedItem], at: int, table: VocabularyTable) -> bool:
+    """`shifts` are the rows of `hospital_shifts`, though its column `Shift` says early or late."""
+    item = items[at]
+    last = [word_base_form(word) for word in split_identifier_words(table.name)[-1:]]
+    different = bool(_DIFFERENT & {part for before in items[:at] for part in before.text.lower().split()})
+    return item.tag == "C" and item.plural and not different and last == [word_base_form(item.text.lower())]
 
 
 def _may_be_rows(noun: str, table: VocabularyTable) -> bool:

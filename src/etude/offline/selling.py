@@ -58,7 +58,9 @@ def _goods(index: PhraseIndex, plural: bool) -> list[TaggedItem]:
 
 def sold_units(table: VocabularyTable) -> list[VocabularyColumn]:
     """Return the columns that say how many were sold, not how many there are."""
-    found = [c for c in table.columns if _UNITS & {*c.words} and not MONEY & {*c.words} and is_numeric_column(c)]
+    pieces = {c.formula.factors[0] for c in table.derived if c.formula is not None and not c.formula.doubt}
+    named = [c for c in table.columns if _UNITS & {*c.words} or c.name in pieces]
+    found = [c for c in named if not MONEY & {*c.words} and is_numeric_column(c)]
     sales = rows_are_sales(table, dated=True)
     return [column for column in found if sales or {"sold", "copy"} & {*column.words}]
 

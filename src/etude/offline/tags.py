@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
 from etude.offline.dates import find_date_span
+from etude.offline.deadline import check_deadline
 from etude.offline.operator_words import (
     ASKING,
     LINKING,
@@ -117,8 +119,21 @@ _VAGUE_NOUNS = frozenset(("information", "info", "detail", "data"))
 _ORDINALS = frozenset(("first", "second", "third", "last", "final", "next", "previous"))
 """Words that choose one of several things in an order."""
 _ARTICLES = ("the", "a", "an")
+_WAYS = frozenset(
+    """
+    in the ascending descending alphabetical alphabetic increasing decreasing reverse reversed chronological
+    lexicographical lexicographic lexical dictionary numerical numeric asc desc
+    """.split()  # noqa: SIM905
+)
+"""Words before `order` that say how rows are sorted."""
 _SUBJECTS = frozenset(("they", "who", "that", "which", "do", "does", "did", "can", "to"))
 """Words before a verb that has the form of a noun."""
+_UNIT_NAMES = "(?:days?|weeks?|months?|quarters?|years?|time)"
+CHANGE_OVER_TIME = re.compile(
+    rf"\b(?:over|per|by|each|every|across)(?: the)? {_UNIT_NAMES}\b|\b(?:dai|week|month|quarter|year)ly\b|\bannual"
+    rf"|\b{_UNIT_NAMES} (?:over|by|on|- over -) {_UNIT_NAMES}\b"
+)
+"""Words that ask for a number in each of several periods."""
 _HELPING = frozenset(("is", "are", "was", "were", "been", "being", "be", "has", "have", "had"))
 _WHOLE = frozenset(("information", "info", "detail"))
 _BEFORE_MONTH = ("p", "&", "|", "x", "c", "g")
@@ -313,6 +328,7 @@ def _tag(tokens: Sequence[Token], index: PhraseIndex, today: date) -> list[Tagge
     items: list[TaggedItem] = []
     at, joined = 0, False
     while at < len(tokens):
+        check_deadline()
         item, length = _best(tokens, at, index, today, items)
         if item is not None:
             items.append(replace(item, joined=joined))
@@ -339,8 +355,8 @@ def _best(
         return None, 3
     if first and token.low == "how" and tokens[at + 1 : at + 2] and tokens[at + 1].low in ("do", "does", "did"):
         return None, 2
-    if token.low in ("change", "changes") and tokens[0].low == "how":
-        # "How does the price change over the years" asks for the price.
+    if token.low in ("change", "changes") and tokens[0].low == "how" and _is_over_time(tokens):
+        # "How does the price change over the years" asks for the price; "change in 2024" does not.
         return None, 1
     if token.low == "when" and before and before[-1].tag in "CDt":
         # "The dates when" are those at which something holds.
@@ -350,8 +366,8 @@ def _best(
         return None, 1
     if token.low == "shared" and [t.low for t in tokens[at + 1 : at + 4] if t.low != "the"][:2] in _BY_MANY:
         return TaggedItem("r", token.text, "share"), 1
-    says_value = token.base == "value" and bool(before) and before[-1].tag == "C" and ("value",) not in index.names
-    if says_value and before[-1].text.lower().endswith(tokens[at - 1].low):
+    follows = bool(before) and before[-1].tag == "C" and before[-1].text.lower().endswith(tokens[at - 1].low)
+    if follows and not before[-1].data.tables and _says_value(tokens, at, index):
         # "The maximum weight value" is the maximum weight.
         return None, 1
     numbers = token.base in ("number", "numbered") and bool(before) and before[-1].tag == "C" and at + 1 < len(tokens)
@@ -385,6 +401,9 @@ def _best(
     if denied and (acted := index.acts.get(stem_word(token.low))):
         # "Bikes never repaired" have no repairs.
         return TaggedItem("T", token.text, NamePart(token.text, acted), plural=True), 1
+    if len(token.text) == 1 and token.text.isalnum() and before and before[-1].tag == "l":
+        # "Starts with A": a letter, not an article.
+        return TaggedItem("Q", token.text, token.text), 1
     if part := _percentile(tokens, at):
         return part
     readings: list[tuple[int, int, TaggedItem | None]] = []
@@ -410,7 +429,7 @@ def _best(
             # "The first rental" is one of the rentals; only part of a column's name is `first`.
             return TaggedItem("u", token.text, token.low), 1
     found_word = _operator(tokens, at)
-    if found_word and found_word[0].tag == "O" and at and tokens[at - 1].low in _DETERMINERS and found_name:
+    if found_word and found_word[0].tag == "O" and found_name and _is_order_noun(tokens, at):
         found_word = None  # "per order" is about orders
     if found_word and found_word[0].tag == "I" and (tokens[at + found_word[1] - 1].base,) in index.names:
         found_word = None  # a column has that name
@@ -455,6 +474,21 @@ def _best(
         length, _, item = max(readings, key=lambda r: (r[0], r[1]))
         return None if item is not None and item.tag == "-" else item, length
     return _leftover(tokens, at, index, before), 1
+
+
+def _says_value(tokens: Sequence[Token], at: int, index: PhraseIndex) -> bool:
+    """Return whether a noun adds nothing to the column before it: `enrollment numbers`, `RAM size`."""
+    token, following = tokens[at], tokens[at + 1].low if at + 1 < len(tokens) else ""
+    amount = token.base in ("value", "figure", "size", "amount", "number")
+    return amount and (token.base,) not in index.names and following != "of"
+
+
+def _is_order_noun(tokens: Sequence[Token], at: int) -> bool:
+    """Return whether `order` is a thing here: `per order`, `a pending order`; not the order of rows."""
+    if at and tokens[at - 1].low in _DETERMINERS:
+        return True
+    ends = at + 1 == len(tokens) or tokens[at + 1].text in _ENDS or tokens[at + 1].text == ","
+    return ends and at > 0 and tokens[at].low == "order" and tokens[at - 1].low not in _WAYS
 
 
 def _of_follows(tokens: Sequence[Token], at: int) -> bool:
@@ -502,9 +536,13 @@ def _noun_follows(tokens: Sequence[Token], at: int, index: PhraseIndex) -> bool:
         at < len(tokens) and OPERATORS.get((tokens[at].low,), Word("")).tag == "A"
     ):
         at += 1
-    if at < len(tokens) and tokens[at].low in _REVENUE and _money(index):
+    if at < len(tokens) and tokens[at].low in _REVENUE | {"sales"} and _money(index):
         return True  # "total revenue", although a column is called `total`
     return at < len(tokens) and _name(tokens, at, index) is not None
+
+
+def _is_over_time(tokens: Sequence[Token]) -> bool:
+    return CHANGE_OVER_TIME.search(" ".join(token.low for token in tokens)) is not None
 
 
 def is_past_form(word: str) -> bool:
@@ -601,18 +639,23 @@ def _name(tokens: Sequence[Token], at: int, index: PhraseIndex) -> tuple[TaggedI
         if not meanings and (size > 1 or span[0].low in ABBREVIATIONS):
             # A column by its own name, `temp_c`, whose words are spelled out.
             meanings = _lookup(index, spell_out_words(t.low for t in span))
+        if not meanings and 2 <= size <= 3 and any(t.low.endswith("ing") for t in span):
+            # "The opening year", "the year of opening", if a column is `open_year`.
+            meanings = index.stemmed.get(tuple(stem_word(t.low) for t in span), ())
         meanings = meanings or shortened_phrase_names(index, [t.base for t in span])
         if not meanings and size > 1 and span[-1].base == "number" and span[-2].base in _NUMBERED:
             # A phone number is the phone, not how many there are.
             meanings = tuple(m for m in _lookup(index, [t.base for t in span[:-1]]) if m.column is not None)
         if not meanings or (size == 1 and (len(span[0].low) == 1 or span[0].kind == "number" or span[0].low in _HARD)):
             continue
+        if size > 1 and _measures_column(span, meanings):
+            continue
         owned = _names_owner(span, meanings, index) or _begins_owner(tokens, at, size, index)
         if size > 1 and (_two_nouns(span, index) or owned):
             continue
         cost = meanings[0].cost
         text = " ".join(t.text for t in tokens[at : at + size])
-        plural = span[-1].low != span[-1].base
+        plural = span[-1].low != span[-1].base or span[-1].base in _STAFF
         near = [m for m in meanings if m.cost <= (cost + 1 if cost > 1 else cost)]
         some = at > 0 and tokens[at - 1].low in ("any", "some")
         if (plural or some) and any(m.column is None and not m.label for m in near):
@@ -625,6 +668,15 @@ def _name(tokens: Sequence[Token], at: int, index: PhraseIndex) -> tuple[TaggedI
             best = item, size, cost
         break
     return best
+
+
+def _measures_column(span: Sequence[Token], meanings: Sequence[Meaning]) -> bool:
+    """`total v` is a sum of `v`, even if `v` is a column of a table called `tot`."""
+    word = span[0].low
+    if OPERATORS.get((word,), Word("")).tag != "A" or any(m.column is None for m in meanings):
+        return False
+    names = [split_identifier_words(str(m.column)) for m in meanings]
+    return not any({word, *spell_out_words([word])} & {*name, *spell_out_words(name)} for name in names)
 
 
 def _names_owner(span: Sequence[Token], meanings: Sequence[Meaning], index: PhraseIndex) -> bool:
@@ -698,13 +750,17 @@ def _may_be_value(token: Token) -> bool:
 def _leftover(tokens: Sequence[Token], at: int, index: PhraseIndex, before: Sequence[TaggedItem]) -> TaggedItem | None:
     """Read a word that, as written, is neither a name, a value nor an operator."""
     token = tokens[at]
+    if token.kind == "number" and token.low.endswith(("st", "nd", "rd", "th")):
+        # The 3rd highest is one of them, not the highest 3.
+        return TaggedItem("u", token.text, token.low)
     if token.kind == "number":
         return TaggedItem("N", token.text, token.number)
     after_number = bool(before) and before[-1].tag in "Ne"
     attribute = _ATTRIBUTES.get(token.low)
     if attribute and (meanings := index.names.get((attribute,))):
         return TaggedItem("C", token.text, NamePart(token.text, meanings))
-    if token.low in _REVENUE and (meanings := _money(index)):
+    sales = token.low == "sales" and not any(item.tag in "#U" for item in before[-1:])
+    if (token.low in _REVENUE or sales) and (meanings := _money(index)):
         return TaggedItem("C", token.text, NamePart(token.text, meanings))
     if initials := index.initials.get(token.low) if len(token.low) > 2 else None:
         return TaggedItem("C", token.text, NamePart(token.text, initials))

@@ -8,9 +8,11 @@ from dataclasses import fields
 from datetime import date
 from typing import Any
 
-from etude.offline.grammar import read_question
+from etude.offline.misspelled_words import correct_words
 from etude.offline.phrase_index import phrase_index_of
 from etude.offline.question_parts import Condition, Group, Measure, NamePart, Question
+from etude.offline.question_reader import read_question
+from etude.offline.rephrasing import rephrase
 from etude.offline.tags import TAGS, tag_items
 from etude.offline.understand import Clarification, Refusal, understand
 from etude.offline.vocabulary import Vocabulary
@@ -23,10 +25,11 @@ def trace_question(question: str, vocabulary: Vocabulary, today: date) -> str:
 
 
 def _lines(question: str, vocabulary: Vocabulary, today: date) -> Iterator[str]:
-    tokens = tokenize(question)
+    index = phrase_index_of(vocabulary)
+    tokens = rephrase(correct_words(tokenize(question), index))
     yield "tokens"
     yield "  " + " | ".join(token.text for token in tokens)
-    items = tag_items(tokens, phrase_index_of(vocabulary), today)
+    items = tag_items(tokens, index, today)
     yield "tags"
     for item in items:
         yield f"  {item.tag}  {item.text:<24} {TAGS[item.tag]}{_means(item.data)}"

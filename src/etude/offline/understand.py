@@ -9,26 +9,33 @@ from datetime import date
 from pydantic import ValidationError
 
 from etude.errors import Cancelled, EtudeError
+from etude.offline.acts import read_acts
 from etude.offline.best_row import read_best_row
 from etude.offline.column_traits import is_numeric_column
 from etude.offline.confidence import confidence_of, find_confidence_risks
-from etude.offline.follow_up import after_pause, follow_up, is_complete
-from etude.offline.grammar import read_question
+from etude.offline.deadline import check_deadline
+from etude.offline.first_and_last import read_first_and_last
+from etude.offline.follow_up import after_pause, continues_conditions, follow_up, is_complete
 from etude.offline.misreadings import find_misreading
+from etude.offline.misspelled_words import correct_words
 from etude.offline.months import add_years_to_months
 from etude.offline.occurrences import read_occurrences
+from etude.offline.own_measure import read_own_measure
 from etude.offline.part_references import part_adds_up
 from etude.offline.phrase_index import SYNONYM, Hit, Meaning, phrase_index_of, phrases_differ_by_one_slip
 from etude.offline.plan_assembly import Assembled, assemble_plan
-from etude.offline.plan_check import find_noun_beside_plan, find_repetition_in_plan, find_words_lost_in_plan
+from etude.offline.plan_check import find_noun_beside_plan, find_repetition_in_plan, find_words_lost_in_plan, plan_facts
 from etude.offline.question_parts import NamePart, Question
+from etude.offline.question_reader import read_question
 from etude.offline.rephrasing import rephrase
 from etude.offline.resolver import MONEY, Ambiguous, Unresolved, list_unresolved_words
 from etude.offline.row_noun import add_row_noun, table_names_row_noun
 from etude.offline.selling import read_selling
 from etude.offline.tags import TaggedItem, tag_asked_units, tag_items
+from etude.offline.two_periods import find_two_periods
 from etude.offline.value_search import find_words_for_value_search, tag_found_values
 from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable, once_per_vocabulary
+from etude.offline.vocabulary_names import vocabulary_name_without_schema
 from etude.offline.words import (
     MAX_CHARS,
     MEASURES,
@@ -39,6 +46,7 @@ from etude.offline.words import (
     word_base_form,
     word_plural_form,
 )
+from etude.offline.zero_amounts import read_zero_amounts
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
 from etude.sources.plan.query_plan import ColumnRef
@@ -86,6 +94,8 @@ class Clarification:
     question: Question = field(repr=False)
     vocabulary: Vocabulary = field(repr=False, compare=False)
     items: tuple[TaggedItem, ...] = field(default=(), repr=False, compare=False)
+    told: tuple[str, ...] = ()
+    """What the answer says about the reading, whatever is chosen: that it is a follow-up."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +127,14 @@ def understand(
     if len(question) > MAX_CHARS:
         reason = f"The question has {len(question)} characters; the limit is {MAX_CHARS}."
         return Refusal(question, reason, _nearest([], vocabulary))
-    tokens, told = add_years_to_months(rephrase(tokenize(question)), vocabulary)
+    index = phrase_index_of(vocabulary)
+    written = correct_words(tokenize(question), index)
+    tokens, told = add_years_to_months(rephrase(written), vocabulary)
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
-    index = phrase_index_of(vocabulary)
     items = _tag_all(tokens, vocabulary, today)
-    fresh = after_pause(tokens) if previous is not None else None
+    same_rows = previous is not None and continues_conditions(tokens, previous.question)
+    fresh = after_pause(tokens) if previous is not None and not same_rows else None
     if fresh is not None and is_complete(anew := _tag_all(fresh, vocabulary, today)):
         items, tokens, previous = anew, fresh, None
     items = tag_found_values(items, values) if values else items
@@ -130,27 +142,70 @@ def understand(
     parts = changed if changed is not None else read_question(items)
     found = _settle(question, replace(parts, units=tag_asked_units(tokens, index) or parts.units), vocabulary, items)
     if changed is not None and previous is not None and isinstance(found, Understanding):
-        if found.plan == previous.plan and _says_something(items):
+        if found.plan == previous.plan and (asking := _asks_nothing(tokens)):
+            found = Refusal(question, f"It is not clear what `{asking}` asks for.")
+        elif found.plan == previous.plan and _says_something(items):
             found = Refusal(question, "The answer before already shows this; as a follow-up it changes nothing.")
+        elif lost := _find_lost_date(items, previous.plan, found.plan, vocabulary):
+            found = Refusal(
+                question, f"It is not clear whether the time of “{previous.text}” is that of `{lost}` here."
+            )
         else:
             told = (*told, f"This is read as a follow-up to “{previous.text}”.")
-    if isinstance(found, Understanding) and told:
-        return replace(found, reasons=(*found.reasons, *told), told=(*found.told, *told))
+    if changed is not None and previous is not None and isinstance(found, Clarification):
+        told = (*told, f"This is read as a follow-up to “{previous.text}”.")
     if isinstance(found, Refusal):
         return replace(found, nearest=_nearest(items, vocabulary), unexplained=find_words_for_value_search(items))
-    return found
+    return _tell(found, told)
 
 
 def _tag_all(tokens: Sequence[Token], vocabulary: Vocabulary, today: date) -> list[TaggedItem]:
     index = phrase_index_of(vocabulary)
-    items = read_occurrences(tag_items(tokens, index, today), vocabulary)
+    if two := find_two_periods(tokens, today, _named_words(vocabulary)):
+        return two[1].tag(_tag_all(two[0], vocabulary, today))
+    tagged = read_zero_amounts(read_first_and_last(tag_items(tokens, index, today), vocabulary), vocabulary)
+    items = read_acts(read_occurrences(tagged, vocabulary), vocabulary)
     named = add_row_noun(read_selling(items, index), vocabulary)
-    return read_best_row(named, tokens, vocabulary)
+    return read_best_row(read_own_measure(named, vocabulary), tokens, vocabulary)
+
+
+def _find_lost_date(items: Sequence[TaggedItem], before: QueryPlan, after: QueryPlan, vocabulary: Vocabulary) -> str:
+    """Return the date column of the previous plan if a follow-up that names no time uses another one instead; or ''."""
+    if any(item.tag in "DWtG" for item in items):
+        return ""
+    dates = {
+        (vocabulary_name_without_schema(c.table), c.name)
+        for table in vocabulary.tables
+        for c in table.columns
+        if c.kind in ("date", "timestamp")
+    }
+    lost = dates & plan_facts(before).columns - plan_facts(after).columns
+    others = dates & plan_facts(after).columns - plan_facts(before).columns
+    return next((f"{table}.{column}" for table, column in sorted(lost)), "") if others else ""
+
+
+@once_per_vocabulary
+def _named_words(vocabulary: Vocabulary) -> frozenset[str]:
+    """Return the words in the names of tables and columns."""
+    return frozenset(word for phrase in phrase_index_of(vocabulary).names for word in phrase)
 
 
 def _says_something(items: Sequence[TaggedItem]) -> bool:
     """Return whether a follow-up names something of the data or an order: not only `the same again`."""
     return any(item.tag not in "u." for item in items)
+
+
+_ASKING_NOTHING = frozenset(
+    """
+    what which who how when where why is was are were it that this there do does did so
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+
+
+def _asks_nothing(tokens: Sequence[Token]) -> str:
+    """Return the words of `what?` or `how is it?`, which ask for nothing that a follow-up could change; else ''."""
+    words = [token.low for token in tokens if token.kind != "mark"]
+    return " ".join(words) if _ASKING_NOTHING.issuperset(words) else ""
 
 
 def take_choice(clarification: Clarification, text: str) -> Outcome:
@@ -164,12 +219,22 @@ def take_choice(clarification: Clarification, text: str) -> Outcome:
         return Refusal(text, f"`{text}` is not one of {listed}.")
     prefer = (*clarification.question.prefer, clarification.choices[chosen[0]].prefer)
     question = replace(clarification.question, prefer=prefer)
-    return _settle(clarification.text, question, clarification.vocabulary, clarification.items)
+    found = _settle(clarification.text, question, clarification.vocabulary, clarification.items)
+    return _tell(found, clarification.told)
+
+
+def _tell(found: Outcome, told: tuple[str, ...]) -> Outcome:
+    """Return the outcome with more that the answer says about its reading."""
+    if isinstance(found, Understanding) and told:
+        return replace(found, reasons=(*found.reasons, *told), told=(*found.told, *told))
+    return replace(found, told=(*found.told, *told)) if isinstance(found, Clarification) else found
 
 
 def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[TaggedItem]) -> Outcome:
     try:
+        check_deadline()
         made = assemble_plan(parts, vocabulary)
+        check_deadline()
         _check_words(text, items, made, parts, vocabulary)
         if vocabulary.catalog is not None:
             compile_plan(made.plan, vocabulary.catalog)
@@ -221,7 +286,10 @@ def _corrections(items: Sequence[TaggedItem]) -> list[str]:
         if meaning is None or len(word) < 4 or " " in word or meaning.cost < SYNONYM:
             continue
         name = meaning.column or meaning.table
-        if any(phrases_differ_by_one_slip(word, word_base_form(part)) for part in split_identifier_words(name)):
+        parts = [word_base_form(part) for part in split_identifier_words(name)]
+        if word.removesuffix("d") in parts:
+            continue  # `priced` is not a mistake
+        if any(phrases_differ_by_one_slip(word, part) for part in parts):
             found.append(f"`{item.text}` is read as `{_label(meaning)}`.")
     return found
 
@@ -260,6 +328,11 @@ def _label(meaning: Meaning | Hit) -> str:
 
 
 # --- questions to offer instead
+
+
+def offer_questions(vocabulary: Vocabulary) -> tuple[str, ...]:
+    """Return questions about the largest tables that the rules answer."""
+    return _nearest([], vocabulary)
 
 
 def _nearest(items: Sequence[TaggedItem], vocabulary: Vocabulary) -> tuple[str, ...]:
@@ -340,7 +413,8 @@ def _offers(table: VocabularyTable, noun: str, named: frozenset[str]) -> Iterato
     made = []
     if groups and numbers and {groups[0].name, numbers[0].name} & named:
         fold = "total" if part_adds_up(numbers[0]) else "average"
-        both = f"What is the {fold} {_spelled_words(numbers[0])} for each {' '.join(groups[0].words)}?"
+        fold = "" if fold in numbers[0].words else f"{fold} "  # not the total total
+        both = f"What is the {fold}{_spelled_words(numbers[0])} for each {' '.join(groups[0].words)}?"
         made.append((numbers[0] if numbers[0].name in named else groups[0], "measure", both))
     for column in groups:
         words = " ".join(column.words)

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from etude.entities import Catalog
 from etude.offline.collection import pause_garbage_collection
+from etude.offline.deadline import without_giving_way
 from etude.sources.column_kind import column_kind
 
 RANGED = frozenset(("number", "date", "timestamp"))
@@ -77,6 +78,8 @@ class VocabularyColumn:
     """It is a key or refers to one: its numbers are identifiers, not amounts."""
     formula: Formula | None = None
     """How it is computed, if the table does not have it."""
+    as_text: bool = False
+    """Its numbers are stored as text, and cast to be compared, sorted or added up."""
 
     @cached_property
     def flag(self) -> tuple[Scalar, Scalar] | None:
@@ -205,7 +208,7 @@ def once_per_vocabulary(make: Callable[[Vocabulary], T]) -> Callable[[Vocabulary
     def made(vocabulary: Vocabulary) -> T:
         kept = vocabulary.__dict__
         if key not in kept:
-            with pause_garbage_collection():
+            with without_giving_way(), pause_garbage_collection():
                 kept[key] = make(vocabulary)
         return cast("T", kept[key])
 

@@ -8,6 +8,8 @@ from etude.entities import Catalog
 from etude.offline.collection import pause_garbage_collection
 from etude.offline.identifiers import call_rows_by_identifier, mark_identifiers
 from etude.offline.revenue import add_revenue
+from etude.offline.text_dates import find_text_dates
+from etude.offline.text_numbers import read_text_numbers
 from etude.offline.vocabulary import Ask, Vocabulary, VocabularyTable, copy_with
 from etude.offline.vocabulary_keys import (
     drop_borrowed_vocabulary_keys,
@@ -31,13 +33,13 @@ def build_vocabulary(catalog: Catalog, ask: Ask, known: Mapping[str, VocabularyT
 
     Tables `known` from a profile of the same data are queried only for the texts that the profile leaves out.
     """
-    tables = query_vocabulary_tables(catalog, ask, known or {})
+    tables = find_text_dates(query_vocabulary_tables(catalog, ask, known or {}), catalog, ask)
     with pause_garbage_collection():
         named = _name_tables(tables)
     links = find_vocabulary_links(catalog, named, ask)
     with pause_garbage_collection():
         named = [
-            mark_identifiers(table)
+            mark_identifiers(read_text_numbers(table))
             for table in mark_vocabulary_keys(drop_borrowed_vocabulary_keys(named, links, catalog), links)
         ]
         named = add_revenue([call_rows_by_identifier(table) for table in named] if len(named) == 1 else named)

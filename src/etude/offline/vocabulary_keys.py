@@ -36,9 +36,16 @@ def guess_vocabulary_key(table: VocabularyTable) -> tuple[str, ...]:
             return 1
         if column.kind == "number" and last.endswith("id") and len(last) == 3 and last[0] == table.words[0][:1]:
             return 1
-        if column.words in (table.words, (*table.words, "name"), ("name",)):
+        if column.words in (table.words, (*table.words, "name"), ("name",)) and may_name(column):
             return 2
         return None
+
+    def may_name(column: VocabularyColumn) -> bool:
+        # The `sales` of a table of sales are amounts, even if no two are equal; the `room` of rooms is a number.
+        if column.kind != "number":
+            return True
+        singular = word_base_form(column.name.lower()) == column.name.lower()
+        return column.name == first and singular and isinstance(column.low, int) and isinstance(column.high, int)
 
     ranked = sorted((r, n) for n, column in enumerate(unique) if (r := rank(column)) is not None)
     return (unique[ranked[0][1]].name,) if ranked else ()

@@ -80,6 +80,7 @@ SYNONYMS: tuple[frozenset[str], ...] = tuple(
         "state province",
         "zip postcode zipcode",
         "country nation",
+        "nationality nation",
         "category kind type genre",
         "cuisine food",
         "publication paper",

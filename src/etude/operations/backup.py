@@ -26,9 +26,10 @@ from etude.entities import Entity
 from etude.errors import Damaged, EtudeError, Invalid, NotFound, Unavailable
 from etude.ids import new_id
 from etude.operations.prune import BACKUP
-from etude.store.base import DumpedFile, newer_store_schema_error, store_schema_version
+from etude.store.base import DumpedFile
 from etude.store.objects import Objects
 from etude.store.retention import Retention
+from etude.store.schema import newer_store_schema_error, store_schema_version
 
 if TYPE_CHECKING:
     from etude.app import App

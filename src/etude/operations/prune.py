@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from etude.errors import Conflict, EtudeError
+from etude.errors import Conflict, EtudeError, Unavailable
 from etude.events import Note
 from etude.ids import new_id
 from etude.store.queue import KeptDays, Queue
@@ -88,11 +88,23 @@ def prune(
     with _leased(retention, dry_run) as renew:
         work = _Pruning(app, dry_run, lambda: renew() or stop())
         tenants = retention.tenants() if tenant is None else [app.store.scoped(tenant).tenant]
-        report = Pruned(dry_run, {name: work.prune_tenant(name) for name in tenants})
+        report = Pruned(dry_run)
+        failed: EtudeError | None = None
+        for name in tenants:
+            try:
+                report.tenants[name] = work.prune_tenant(name)
+            except Unavailable:
+                raise
+            except EtudeError as error:
+                # The records of one tenant must not keep those of all others from being deleted.
+                log.warning("pruning tenant %s failed: %s", name, error.message)
+                report.tenants[name], failed = TenantPruned(), error
         work.prune_queue(report)
         work.recount_storage(report)
         if not dry_run and not stop():
             prune_artifacts(app, report, orphans, lambda: renew() or stop())
+    if failed is not None:
+        raise failed
     return report
 
 

@@ -16,6 +16,9 @@ MOST_ROWS = 200_000
 """A larger result has no fingerprint: comparing it would take longer than the query."""
 HELD_BYTES = 8 << 20
 """Rows without an order are sorted as text up to this size, and by their hashes beyond it."""
+LONG = 1 << 20
+"""A longer text or value of bytes is represented by its hash, made in parts of this size: a single call on all of it
+would keep all other threads waiting."""
 DIGITS = 12
 """Floats are compared by this many digits: sums of the same numbers in another order differ after that."""
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
@@ -68,8 +71,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     if isinstance(value, dict):
-        return tuple((k, _plain(v)) for k, v in value.items())
+        return tuple((_plain(k), _plain(v)) for k, v in value.items())
+    if isinstance(value, str | bytes) and len(value) > LONG:
+        return type(value).__name__, len(value), _hash_in_parts(value)
     return value
+
+
+def _hash_in_parts(value: str | bytes) -> str:
+    made = hashlib.sha256()
+    for start in range(0, len(value), LONG):
+        part = value[start : start + LONG]
+        made.update(part.encode(errors="surrogatepass") if isinstance(part, str) else part)
+    return made.hexdigest()
 
 
 def annotations_fingerprint(annotations: Mapping[str, Any]) -> str:

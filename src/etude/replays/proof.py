@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError
-
+from etude.capsule import CODE_ENDINGS
 from etude.entities import Entity, Run, Step
 from etude.errors import EtudeError, Invalid, NotFound
+from etude.events import Entry, fold
 from etude.replays.cells import cell_fingerprint, recorded_cell_fingerprint
 from etude.replays.differences import MovedDifference, find_row_differences
 from etude.replays.fingerprint import result_fingerprint
@@ -82,19 +84,32 @@ def load_run_for_proof(app: App, run_or_file: str) -> RecordedRun:
 
 
 def read_capsule_for_proof(path: Path) -> RecordedRun:
-    """Read a run from a capsule that `etude runs export` wrote."""
+    """Read a run from a capsule that `etude runs export` wrote.
+
+    Raises `Invalid` if its parts contradict each other: the run is what its events say, and each file has the hash that
+    the run names. A reader who knows that hash from elsewhere can then be sure that the result is the recorded one.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(info.file_size for info in archive.infolist()) > CAPSULE_BYTES:
                 raise Invalid(f"`{path}` is larger than {CAPSULE_BYTES:,} bytes unpacked.", hint="Check its origin.")
             run = Run.model_validate_json(archive.read("run.json"))
+            entries = [Entry.model_validate_json(line) for line in archive.read("events.jsonl").splitlines()]
             used = {artifact.hash for artifact in run.artifacts}
             names = [n for n in archive.namelist() if n.startswith("artifacts/") and Path(n).stem in used]
             files = {Path(name).stem: archive.read(name) for name in names}
+            codes = [archive.read(f"steps/{n:03}.{CODE_ENDINGS[s.kind]}") for n, s in enumerate(run.steps, 1)]
     except FileNotFoundError:
         raise NotFound(f"There is no file `{path}`.", hint="`etude runs export RUN FILE` writes one.") from None
-    except (OSError, zipfile.BadZipFile, KeyError, ValidationError):
+    except (OSError, EOFError, KeyError, NotImplementedError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):
         raise Invalid(f"`{path}` is not a capsule.", hint="`etude runs export RUN FILE` writes one.") from None
+    if not _is_run_of(run, entries):
+        raise _forged(path, "its run is not the one that its events describe")
+    if any(code != step.code.encode() for code, step in zip(codes, run.steps)):
+        raise _forged(path, "the code of a step is not the one that its run names")
+    for hash, data in files.items():
+        if hashlib.sha256(data).hexdigest() != hash:
+            raise _forged(path, f"the content of the file `{hash}` has another hash")
 
     def get(hash: str) -> bytes:
         if hash not in files:
@@ -102,6 +117,17 @@ def read_capsule_for_proof(path: Path) -> RecordedRun:
         return files[hash]
 
     return RecordedRun(run, get, foreign=True)
+
+
+def _is_run_of(run: Run, entries: Sequence[Entry]) -> bool:
+    try:
+        return bool(entries) and fold(entries).model_dump_json() == run.model_dump_json()
+    except EtudeError:
+        return False
+
+
+def _forged(path: Path, why: str) -> Invalid:
+    return Invalid(f"`{path}` contradicts itself: {why}.", hint="Check its origin, or export the run again.")
 
 
 def make_proof(app: App, recorded: RecordedRun, source: str | None = None) -> Proof:
@@ -134,10 +160,18 @@ def _prove_query(app: App, recorded: RecordedRun, number: int, step: Step, place
         now = app.sql(place, step.code, values, limits=step.limits, record=False)
     except EtudeError as error:
         return StepProof(outcome="failed", detail=f"The query failed: {error.message}", **made)
+    import pyarrow as pa
+
     then = read_table_for_proof(recorded, step)
-    if result_fingerprint(now, ordered=False) == result_fingerprint(then, ordered=False) != "":
-        return StepProof(outcome="same", **made)
-    moved = find_row_differences(then, now)
+    try:
+        if result_fingerprint(now, ordered=False) == result_fingerprint(then, ordered=False) != "":
+            return StepProof(outcome="same", **made)
+        moved = find_row_differences(then, now)
+    except pa.ArrowException:
+        raise Invalid(
+            f"The recorded result of step {number} is not a table that can be read.",
+            hint="Check the origin of the run.",
+        ) from None
     return StepProof(outcome="different", detail=moved.sentence, moved=moved, **made)
 
 

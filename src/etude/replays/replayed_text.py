@@ -76,6 +76,8 @@ def _spans(
     """Return where each figure of the text is and what it stands for; None if one stands for several things."""
     found: list[tuple[int, int, Piece]] = []
     for value, row, column in _names(table):
+        if value not in text:
+            continue
         for match in re.finditer(rf"(?<!\w){re.escape(value)}(?!\w)", text):
             found.append((match.start(), match.end(), Piece(step=step, row=row, column=column)))
     for match in _NUMBER.finditer(text):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -234,7 +233,7 @@ def _needed(run: Run, material: Material, tables: Sequence[Step], cells: Sequenc
 def _values(result: Result) -> Iterator[str]:
     from etude.offline.answer_sentence import phrase_answer_value
 
-    for row in itertools.islice(result.iter_rows(), ROWS):
+    for row in result.first_rows(ROWS):
         for value in row:
             if value is not None and len(text := phrase_answer_value(value)) > 2:
                 yield text
@@ -242,7 +241,8 @@ def _values(result: Result) -> Iterator[str]:
 
 
 def _occurs(value: str, text: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None
+    # A value may be much longer than the text, and a pattern of it would take long to compile.
+    return value in text and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None
 
 
 def read_compiled_cell_output(step: Step, objects: Objects, run_id: str) -> tuple[str, str]:
@@ -281,7 +281,7 @@ def _add_query(run: Run, step: Step, material: Material, parts: _Parts) -> None:
 
 def make_compiled_result(result: Result, ordered: bool) -> Shown:
     """Return the first rows of a result, for the text of an answer."""
-    rows = list(itertools.islice(result.iter_rows(), ROWS))
+    rows = result.first_rows(ROWS)
     return Shown(tuple(c.name for c in result.columns), rows, result.row_count, ordered=ordered)
 
 

@@ -294,9 +294,8 @@ def _check_text(parameter: Parameter, value: str, catalog: Catalog, run: Callabl
     for column in texts:
         name = quote_identifier(column.name, catalog.dialect)
         listed.append(f"count(DISTINCT CASE WHEN lower(trim({name})) = {wanted} THEN {name} END)")
-    exact = (
-        f"count(CASE WHEN {quote_identifier(parameter.column, catalog.dialect)} = {quote_literal(value)} THEN 1 END)"
-    )
+    column_name, literal = quote_identifier(parameter.column, catalog.dialect), quote_literal(value, catalog.dialect)
+    exact = f"count(CASE WHEN {column_name} = {literal} THEN 1 END)"
     row = run(f"SELECT {exact}, {', '.join(listed)} FROM {quote_table(table.name, catalog.dialect)}")[0]
     found = dict(zip((c.name for c in texts), row[1:], strict=True))
     if not row[0]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections import Counter
@@ -31,15 +32,21 @@ from etude.result import first_result_page
 from etude.runtime.chart import choose_chart, declines_chart, read_chart
 from etude.runtime.chart_form import asked_form, draw_in_form
 from etude.runtime.chosen_chart import build_chosen_chart
-from etude.runtime.conversation import LAST_TURN, answer_choice_in_conversation, conversation_ended_by_budget
+from etude.runtime.conversation import (
+    LAST_TURN,
+    answer_choice_in_conversation,
+    conversation_ended_by_budget,
+    origins_given_in_conversation,
+)
 from etude.runtime.expression import MAX_ROWS, ExpressionRows
 from etude.runtime.figures import FIGURES_FAILED, computed_spans, move_figures, render_figures
 from etude.runtime.number_check.check import Evidence, check_numbers, explain_verdict, mark_unverified
+from etude.runtime.origins import TracedNumbers, ask_for_origins, find_known_origins, trace_origins
 from etude.runtime.prompt import OPENING, Opening
 from etude.runtime.query import CELL
 from etude.runtime.quoted_results import choose_quoted, find_quotes, rank_quoted_measures
 from etude.runtime.standalone_script import standalone_code_of_answer
-from etude.runtime.tool_context import VEGA, quote_tool_text, tool_results_by_id
+from etude.runtime.tool_context import VEGA, earlier_results_by_id, quote_tool_text, tool_results_by_id
 from etude.tools.answer_chart import (
     answer_chart_result,
     check_answer_chart,
@@ -53,6 +60,7 @@ if TYPE_CHECKING:
 
 CHART_FAILED = "The chart cannot be drawn:"
 CHART_ONLY = "Call `answer` with `chart` alone; its text and results are kept."
+ORIGINS_DIFFER = "The origins that you gave for figures have other values than the answer:"
 WRITE_AGAIN = "Write the answer again."
 CUT_OFF = "Your answer was cut off. Give a shorter one."
 ROWS = 1_000
@@ -91,6 +99,11 @@ class Answer:
     error: EtudeError | None = None
     replayed: str = ""
     """How the answer came about if an earlier run was replayed; empty if not."""
+
+    def __repr__(self) -> str:
+        """Return the text, or the error, and the first rows of the result."""
+        said = self.text or self.question or (f"{self.error}" if self.error else f"The run is {self.status}.")
+        return said if self.result is None else f"{said}\n\n{self.result!r}"
 
     @property
     def run_id(self) -> str:
@@ -135,23 +148,33 @@ class AnswerConclusion:
     """True if a model wrote the answer and can be asked to correct it; False if rules did."""
     thread: Sequence[str] = ()
     """The earlier messages of the conversation, whose numbers an answer may repeat."""
+    before: Run | None = None
+    """The latest run of the conversation, whose results an answer may use."""
 
     def __call__(self, run: Run, turn: Turn) -> RunFinished | Guided:
         """Return the end of the run, or the guidance that asks the model to correct its answer."""
-        rendered = render_figures(turn.text, read_answer_results(run, self.read))
+        values = read_answer_results(run, self.read, self.before)
+        rendered = render_figures(turn.text, values)
         text = rendered.text
         evidence = self.evidence(run)
         verdict = check_numbers(
             text,
-            evidence,
+            [*evidence, *self._earlier_evidence()],
             run.text,
             _given(run),
             schema=self._shown_schema(run),
             thread=self.thread,
             # Rules write their sentence from the result, so all of it is computed.
             computed=computed_spans(text, rendered.figures) if self.corrects else [(0, len(text))],
+            # A model that repeats a figure after it was doubted has confirmed it.
+            figures=() if any(g.by == "check" for g in run.guidance) else rendered.computed,
         )
         choice = answer_choice_in_conversation(run)
+        if run.guidance and run.guidance[-1].by == "origins":
+            traced = trace_origins(verdict, choice.get("origins") or {}, values)
+        else:
+            traced = find_known_origins(verdict, origins_given_in_conversation(run), values)
+        verdict = traced.verdict
         verified = [c.mention for c in verdict.mentions if c.verified]
         results = [e for e in evidence if e.columns]
         quotes = find_quotes(text, results, verified, rendered.figures) if self.corrects else []
@@ -161,22 +184,9 @@ class AnswerConclusion:
         chart, lost, note = self._chart(
             run, choice, first, lambda names: rank_quoted_measures(names, run.text, text, figures)
         )
-        if self.corrects and not conversation_ended_by_budget(run):
-            tries = sum(g.by == "check" for g in run.guidance)
-            told: list[str] = []
-            if rendered.errors and tries < 2:
-                told = [FIGURES_FAILED, *rendered.errors]
-            elif tries == 0 and turn.stop == "length":
-                told = [CUT_OFF]
-            elif tries == 0 and verdict.sends_back:
-                told = [explain_verdict(verdict)]
-            asks = lost and not any(CHART_FAILED in g.text for g in run.guidance)
-            if told:
-                again = [CHART_FAILED + self._quote(run, lost)] if asks else []
-                rewrite = [WRITE_AGAIN] if rendered.errors or asks else []
-                return Guided(text="\n".join([*told, *again, *rewrite]), by="check")
-            if asks:
-                return Guided(text=f"{CHART_FAILED}{self._quote(run, lost)}\n{CHART_ONLY}", by="chart")
+        may_ask = self.corrects and not conversation_ended_by_budget(run)
+        if may_ask and (guided := self._guide(run, turn.stop == "length", rendered.errors, traced, lost)):
+            return guided
         marked = mark_unverified(text, verdict)
         return RunFinished(
             answer=marked + _note_chart(lost, note) + _why_incomplete(run),
@@ -186,8 +196,34 @@ class AnswerConclusion:
             code=standalone_code_of_answer(run, first.step_id if first else None),
             chart=chart,
             shown=tuple(shown),
-            figures=move_figures(rendered.figures, text, marked),
+            figures=move_figures(sorted((*rendered.figures, *traced.figures), key=lambda f: f.start), text, marked),
         )
+
+    def _guide(
+        self, run: Run, cut: bool, errors: Sequence[str], traced: TracedNumbers, chart_error: str
+    ) -> Guided | None:
+        """Return the guidance that the answer needs before it can be accepted, if any."""
+        tries = sum(g.by == "check" for g in run.guidance)
+        told: list[str] = []
+        if errors and tries < 2:
+            told = [FIGURES_FAILED, *errors]
+        elif tries == 0 and cut:
+            told = [CUT_OFF]
+        elif tries == 0 and traced.differences:
+            told = [ORIGINS_DIFFER + self._quote(run, "\n".join(traced.differences))]
+        elif tries == 0 and traced.verdict.sends_back:
+            told = [explain_verdict(traced.verdict, partial(self._quote, run))]
+        asks = chart_error and not any(CHART_FAILED in g.text for g in run.guidance)
+        if told:
+            again = [CHART_FAILED + self._quote(run, chart_error)] if asks else []
+            rewrite = [WRITE_AGAIN] if errors or traced.differences or asks else []
+            return Guided(text="\n".join([*told, *again, *rewrite]), by="check")
+        if asks:
+            return Guided(text=f"{CHART_FAILED}{self._quote(run, chart_error)}\n{CHART_ONLY}", by="chart")
+        asked = ask_for_origins(traced.verdict, partial(self._quote, run))
+        if asked and not any(g.by == "origins" for g in run.guidance):
+            return Guided(text=asked, by="origins")
+        return None
 
     def _chart(
         self, run: Run, choice: dict[str, Any], first: ShownResult | None, rank: Callable[[Sequence[str]], list[str]]
@@ -245,6 +281,18 @@ class AnswerConclusion:
             elif step.kind == "python" and step.artifact is not None and step.artifact.media == CELL:
                 cell = json.loads(self.objects.get(step.artifact.hash, run.id))
                 found.append(Evidence(name="printed", text=f"{cell['stdout']}\n{cell['text'] or ''}"))
+        return found
+
+    def _earlier_evidence(self) -> list[Evidence]:
+        """Return the results of the latest run of the conversation, as far as they are still stored."""
+        found: list[Evidence] = []
+        for name, step in earlier_results_by_id(self.before).items() if self.before else ():
+            with contextlib.suppress(EtudeError):
+                result = self._table(self.before, step) if self.before else None
+                if result is not None:
+                    rows = [_start_of_cells(row) for row in itertools.islice(result.iter_rows_in_pieces(), ROWS)]
+                    names = tuple(c.name for c in result.columns)
+                    found.append(Evidence(name=name, columns=names, rows=rows, row_count=result.row_count))
         return found
 
     def _shown_schema(self, run: Run) -> str:
@@ -324,17 +372,21 @@ def chosen_answer_results(run: Run) -> tuple[ShownResult, ...]:
     return run.shown if answer_choice_in_conversation(run).get("results") else ()
 
 
-def read_answer_results(run: Run, read: Read) -> dict[str, ExpressionRows]:
-    """Return the results of a run as expressions read them, by id."""
+def read_answer_results(run: Run, read: Read, before: Run | None = None) -> dict[str, ExpressionRows]:
+    """Return the results of a run, and of the one before it in the conversation, as expressions read them, by id."""
 
-    def rows_of(info: ResultInfo, artifact: Artifact, name: str) -> list[tuple[object, ...]]:
+    def rows_of(run_id: str, info: ResultInfo, artifact: Artifact, name: str) -> list[tuple[object, ...]]:
         if info.row_count > MAX_ROWS:
             raise Invalid(f"`{name}` has {info.row_count:,} rows, too many for an expression; compute it with a tool.")
-        return list(read(info, artifact, run.id).iter_rows())
+        return read(info, artifact, run_id).first_rows(MAX_ROWS)
 
+    steps = [(name, step, run.id) for name, step in tool_results_by_id(run).items()]
+    steps += [(name, step, before.id) for name, step in earlier_results_by_id(before).items()] if before else []
     return {
-        name: ExpressionRows(name, [c.name for c in s.result.columns], partial(rows_of, s.result, s.artifact, name))
-        for name, s in tool_results_by_id(run).items()
+        name: ExpressionRows(
+            name, [c.name for c in s.result.columns], partial(rows_of, run_id, s.result, s.artifact, name)
+        )
+        for name, s, run_id in steps
         if s.result and s.artifact
     }
 
@@ -374,7 +426,7 @@ def _computed_in(run: Run, artifact: Artifact) -> float:
 
 def answer_markdown_table(result: Result) -> str:
     """Return the first rows of a result as a Markdown table, and how many rows there are if it has more."""
-    rows = itertools.islice(result.iter_rows(shown=True), TABLE_ROWS)
+    rows = itertools.islice(result.iter_rows_in_pieces(shown=True), TABLE_ROWS)
     cells = zip(*(map(cell_to_json, cells_without_midnight(column)) for column in zip(*rows)))
     lines = [[column.name for column in result.columns], ["---"] * len(result.columns), *cells]
     more = f"\n{result.row_count:,} rows in all.\n" if result.row_count > TABLE_ROWS else ""

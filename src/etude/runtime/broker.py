@@ -26,6 +26,7 @@ from etude.runtime.failed_step import failed_step
 from etude.runtime.query import Query, describe_query_result, finished_query_step, started_query_step
 from etude.runtime.query_record import PARQUET, query_truncation_note
 from etude.runtime.run_log import RunLog, RunStorage
+from etude.runtime.saved_files import ArrivingFile, SavedFiles
 from etude.sources.arrow_tables import check_arrow_table_name
 from etude.sources.engine_client import ResultStream
 from etude.sources.query_parameters import Encoded, decode_query_params, encode_query_params
@@ -103,6 +104,8 @@ class _Done:
     elapsed_ms: float
     served: bool = False
     """Whether the session has read all of it."""
+    asked_at: float = 0.0
+    """When the session last asked for a part of it."""
 
     def __post_init__(self) -> None:
         self.size = sum(os.fstat(fd).st_size for fd in self.fds)
@@ -160,13 +163,15 @@ class DataBroker:
         self._held = 0
         self._calls: list[CellQuery] = []
         self._asked = _Asked()
-        self._saving: dict[str, bytearray] = {}
-        self._registering: dict[str, bytearray] = {}
+        # On disk from the first piece on: cells that never send the last one would fill the memory of the host.
+        self._saving: dict[str, ArrivingFile] = {}
+        self._registering: dict[str, ArrivingFile] = {}
         self._spent = _Spent()
         self._spent_again = _Spent()
-        self.files: dict[str, bytes] = {}
-        self._loaded: dict[str, tuple[bytes, int]] = {}
-        """The shared memory of loaded files. A file is lent as one memory, however often the session loads it."""
+        self.files = SavedFiles(access.scratch if access else None)
+        self._loaded: dict[str, tuple[ArrivingFile, int]] = {}
+        """The shared memory of the files that the running cell has loaded. A file is lent as one
+        memory, however often the cell loads it."""
         weakref.finalize(self, _close_loaded, self._loaded)
         self.log: RunLog | None = None
         self.step_id = ""
@@ -208,7 +213,8 @@ class DataBroker:
             case "part":
                 return self._part(request.get("result"), request.get("index"))
             case other:
-                raise Invalid(f"`{other}` is not something a session can ask for.", hint="Known: sql, catalog.")
+                asked = str(other)[:80]
+                raise Invalid(f"`{asked}` is not something a session can ask for.", hint="Known: sql, catalog.")
 
     def cancel(self) -> None:
         """Stop the query that the session waits for, and all that the running cell starts after that."""
@@ -221,12 +227,12 @@ class DataBroker:
         name, data = check_arrow_table_name(request.get("name")), _piece(request, "db.register(name, table)")
         if access.frames is None or (request.get("goes_on") and name not in self._registering):
             raise Invalid(f"`{name}` cannot be registered here.", hint="Register the whole table again.")
-        whole = self._registering[name] = self._registering[name] if request.get("goes_on") else bytearray()
-        whole += data
-        coming = sum(map(len, self._registering.values()))
+        whole = _add_piece(self._registering, name, data, None if request.get("goes_on") else self.files.begin)
+        coming = sum(file.size for file in self._registering.values())
         kept = access.frames.bytes_without(name) + coming
-        if coming > FILE_BYTES or kept > TABLE_BYTES or len(access.frames.names | {name}) > FILES:
-            del self._registering[name]
+        names = access.frames.names | {each.lower() for each in self._registering}
+        if coming > FILE_BYTES or kept > TABLE_BYTES or len(names) > FILES:
+            self._registering.pop(name).remove()
             raise LimitExceeded(
                 f"A session may register {FILES} tables of {FILE_BYTES:,} bytes at most, and {TABLE_BYTES:,} in all; "
                 f"`{name}` is too much.",
@@ -234,7 +240,8 @@ class DataBroker:
                 limit="registered",
             )
         if not request.get("more"):
-            access.frames.register_parquet(name, bytes(self._registering.pop(name)))
+            del self._registering[name]
+            access.frames.register_parquet(name, whole.path)
         return {}
 
     def _save(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -244,20 +251,23 @@ class DataBroker:
         if request.get("goes_on") and name not in self._saving:
             raise Invalid(f"The beginning of `{name}` is missing.", hint="Save the whole file again.")
         # A first piece starts the file over: the cell that sent the others may have been interrupted.
-        whole = self._saving[name] = self._saving[name] if request.get("goes_on") else bytearray()
-        whole += data
+        whole = _add_piece(self._saving, name, data, None if request.get("goes_on") else self.files.begin)
         # A cell that runs again to bring variables back counts from the start: in this process its files may have been
         # counted already, in a new one they were not.
         spent = self._spent if self.replay is None else self._spent_again
-        self._check_files(name, _Spent(spent.saves + 1, spent.kept + len(whole)))
+        self._check_files(name, _Spent(spent.saves + 1, spent.kept + whole.size))
         if not request.get("more"):
-            content = bytes(self._saving.pop(name))
-            # The same content is kept once.
-            spent.kept += len(content) if content != self.files.get(name) else 0
+            del self._saving[name]
+            before = self.files.find(name)
             spent.saves += 1
+            if before is not None and whole.has_content_of(before):
+                whole.remove()  # the same content is kept once
+                whole = before
+            else:
+                spent.kept += whole.size
+                self.files.keep(name, whole)
             self._spent = _Spent(max(self._spent.saves, spent.saves), max(self._spent.kept, spent.kept))
-            self.files[name] = content
-            self._record_file(name)
+            self._record_file(name, whole)
         return {}
 
     def begin_replay(self) -> None:
@@ -267,10 +277,12 @@ class DataBroker:
     def replay_cell(self, calls: Iterable[CellQuery] | None) -> None:
         """Answer the next cell from its recorded queries; None ends the replay."""
         self.replay, self._asked = None if calls is None else deque(calls), _Asked()
+        self._drop_unfinished()
+        _close_loaded(self._loaded)
 
     def _check_files(self, name: str, spent: _Spent) -> None:
         """Pass, or drop the file that is being saved and say which limit it passes."""
-        used = sum(map(len, self._saving.values())) + sum(len(f) for n, f in self.files.items() if n != name)
+        used = sum(file.size for file in self._saving.values()) + self.files.total_without(name)
         for limit, found, allowed in (
             ("files", len(self.files.keys() | self._saving.keys()), FILES),
             ("bytes of files", used, FILE_BYTES),
@@ -278,32 +290,33 @@ class DataBroker:
             ("saves", spent.saves, SAVES),
         ):
             if found > allowed:
-                del self._saving[name]
+                self._saving.pop(name).remove()
                 raise LimitExceeded(
                     f"A session may save at most {allowed:,} {limit}; `{name}` was not saved.",
                     hint="Save fewer or smaller files.",
                     limit=limit,
                 )
 
-    def _record_file(self, name: str) -> None:
+    def _record_file(self, name: str, file: ArrivingFile) -> None:
         if self.log is not None and self.replay is None:
             media = _MEDIA.get(name.rpartition(".")[2], "application/octet-stream")
-            artifact = self.log.objects.put(self.files[name], media)
+            artifact = self.log.objects.put(file.path, media)
             self.log.add(ArtifactCreated(artifact=artifact, step_id=self.step_id))
 
     def _load(self, name: object) -> tuple[dict[str, Any], int | None]:
-        data = self.files.get(check_saved_file_name(name))
-        if data is None:
-            raise NotFound(f"There is no file `{name}` here.", hint="`etude.save` writes one.")
-        if not data:
+        checked = check_saved_file_name(name)
+        file = self.files.find(checked)
+        if file is None:
+            raise NotFound(f"There is no file `{checked}` here.", hint="`etude.save` writes one.")
+        if not file.size:
             return {}, None  # shared memory cannot be empty
-        known = self._loaded.get(str(name))
-        if known is None or known[0] is not data:
-            fd = wire.share_wire_memory(data)
+        known = self._loaded.get(checked)
+        if known is None or known[0] is not file:
+            fd = file.share()
             if known is not None:
                 os.close(known[1])
-            known = self._loaded[str(name)] = (data, fd)
-        return {"size": len(data)}, os.dup(known[1])
+            known = self._loaded[checked] = (file, fd)
+        return {"size": file.size}, os.dup(known[1])
 
     def _sql(
         self, access: SourceAccess, sql: str, params: Encoded | None, given: dict[str, Any], left_s: float
@@ -350,17 +363,32 @@ class DataBroker:
             "run_id": self.log.run_id if self.log else None,
             "notes": query_truncation_note(info),
         }
+        self._make_room(number)
         first, fd = self._part(number, 0)
-        if sum(len(d.fds) for d in self._done.values()) > OPEN or self._held > HELD:
-            self._keep(self.log, [n for n, d in self._done.items() if d.served])
         return head | first, fd
+
+    def _make_room(self, newest: int) -> None:
+        """Store results at once if those that wait are too large or too many: first those that the session has read.
+
+        It need not read the others, so they go too, the ones that it asked for least recently first. The newest
+        stays: the session reads it now.
+        """
+        others = [n for n in self._done if n != newest]
+        for number in sorted(others, key=lambda n: (not self._done[n].served, self._done[n].asked_at)):
+            if sum(len(d.fds) for d in self._done.values()) <= OPEN and self._held <= HELD:
+                return
+            self._keep(self.log, [number])
 
     def _part(self, number: object, index: object) -> tuple[dict[str, Any], int]:
         """Return one part of the result of a query of this cell."""
         done = self._done.get(number) if isinstance(number, int) else None
         if done is None or not isinstance(index, int) or not 0 <= index < len(done.fds):
-            raise Invalid("There is no such part of a result.", hint="Run the query again.")
+            raise Invalid(
+                "There is no such part of a result.",
+                hint="Run the query again, and read its result before other queries of the cell return much.",
+            )
         done.served = done.served or index == len(done.fds) - 1
+        done.asked_at = time.monotonic()
         fd = os.dup(done.fds[index])
         return {"size": os.fstat(fd).st_size}, fd
 
@@ -384,8 +412,20 @@ class DataBroker:
         """Store the results of the cell's queries, now that no one waits for them."""
         self._keep(log, list(self._done))
         calls, self._calls, self._asked = self._calls, [], _Asked()
+        self._drop_unfinished()
+        _close_loaded(self._loaded)
         self.log = None
         return calls
+
+    def _drop_unfinished(self) -> None:
+        """Delete files and tables whose last pieces will never come."""
+        for arriving in (self._saving, self._registering):
+            while arriving:
+                arriving.popitem()[1].remove()
+
+    def close(self) -> None:
+        """Delete the files that the session saved."""
+        self.files.close()
 
     def _keep(self, log: RunLog | None, numbers: list[int]) -> None:
         for number in numbers:
@@ -415,6 +455,20 @@ def _piece(request: dict[str, Any], hint: str) -> bytes:
     except ValueError:
         pass
     raise Invalid(f"The content of `{str(request.get('name'))[:80]}` is not bytes.", hint=hint)
+
+
+def _add_piece(
+    arriving: dict[str, ArrivingFile], name: str, piece: bytes, begin: Callable[[], ArrivingFile] | None
+) -> ArrivingFile:
+    """Add a piece to the file of that name and return the file; with `begin`, the piece is its first one."""
+    if begin is not None:
+        before = arriving.pop(name, None)
+        if before is not None:
+            before.remove()
+    file = arriving.pop(name) if begin is None else begin()
+    file.add(piece, name)
+    arriving[name] = file  # not after an error, which has removed the file
+    return file
 
 
 def _keep_result(log: RunLog, done: _Done, scratch: Path | None) -> Artifact:
@@ -481,6 +535,6 @@ def _explain_limit(error: LimitExceeded, limits: Limits, within: Limits) -> Limi
     return error
 
 
-def _close_loaded(loaded: dict[str, tuple[bytes, int]]) -> None:
+def _close_loaded(loaded: dict[str, tuple[ArrivingFile, int]]) -> None:
     while loaded:
         os.close(loaded.popitem()[1][1])

@@ -42,7 +42,7 @@ _DECLINED = re.compile(
 )
 
 SORTED = 4
-"""Rows with so many values in order were sorted by them."""
+"""Rows with this many values in order were sorted by them."""
 
 
 def declines_chart(question: str) -> bool:
@@ -61,7 +61,7 @@ def choose_chart(
     """
     if not 2 <= result.row_count <= ROWS or not 2 <= len(result.columns) <= 4:
         return None
-    rows = list(result.iter_rows())
+    rows = result.first_rows(ROWS)
     names = [c.name for c in result.columns]
     values = {name: [row[i] for row in rows] for i, name in enumerate(names)}
     if len(values) < len(names):

@@ -79,4 +79,4 @@ def _why_not(form: Form, mark: str, label: dict[str, Any], number: dict[str, Any
 def _values(result: Result, channel: dict[str, Any]) -> Sequence[Any]:
     name = re.sub(r"\\(.)", r"\1", str(channel["field"]))
     at = [column.name for column in result.columns].index(name)
-    return [row[at] for row in result.iter_rows()]
+    return [row[at] for row in result.first_rows(result.row_count)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import json
 import math
 import random
@@ -130,7 +129,7 @@ def _read(result: Result, used: Sequence[int], taken: int) -> list[dict[str, Any
     """Return some rows of a result, in their order: a random choice, which is the same each time."""
     count, names = result.row_count, [result.columns[at].name for at in used]
     chosen = set(random.Random(count).sample(range(count), taken)) if taken < count else None  # noqa: S311
-    rows = (row for number, row in enumerate(result.iter_rows()) if chosen is None or number in chosen)
+    rows = (row for number, row in enumerate(result.iter_rows_in_pieces()) if chosen is None or number in chosen)
     return [{name: _plain(row[at]) for name, at in zip(names, used)} for row in rows]
 
 
@@ -139,7 +138,7 @@ def _write(part: Any) -> bytes:
 
 
 def _expand(chart: Mapping[str, Any], result: Result | None) -> dict[str, Any]:
-    rows = list(itertools.islice(result.iter_rows(), ROWS)) if result is not None else []
+    rows = result.first_rows(ROWS) if result is not None else []
     names = [c.name for c in result.columns] if result is not None else []
 
     def axis(name: str, measured: bool) -> dict[str, Any]:
@@ -231,7 +230,9 @@ def _expand_counts(chart: Mapping[str, Any], result: Result) -> dict[str, Any]:
     label = "x" if counted == "y" else "y"
     name, color = str(chart[label]), chart.get("color")
     at, of = columns.index(name), columns.index(color) if color else None
-    rows = [(row[at], row[of] if of is not None else None) for row in result.iter_rows() if _is_finite(row[at])]
+    rows = [
+        (row[at], row[of] if of is not None else None) for row in result.iter_rows_in_pieces() if _is_finite(row[at])
+    ]
     values = [value for value, _ in rows]
     kind = _type(values, True)
     if kind == "temporal":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,31 +78,61 @@ def answer_given_in_conversation(run: Run, turn: Step) -> dict[str, Any] | None:
 def answer_choice_in_conversation(run: Run) -> dict[str, Any]:
     """Return the arguments of the last call of `answer`: after a correction in plain text, its choice still holds.
 
-    If the model was asked for the chart alone, all that it does not give again is that of the call before.
+    If the model was asked for a part alone, all that it does not give again is that of the call before.
     """
     choice: dict[str, Any] = {}
-    asked = _asked_for_chart(run)
     for index, step in enumerate(run.steps):
         if step.kind == "tool" and step.code == ANSWER and step.outcome == "ok":
-            given = json.loads(step.params["arguments"])
-            kept = {k: v for k, v in choice.items() if k != "chart"} if asked is not None and index >= asked else {}
-            choice = kept | given
+            asked = _asked_for_part(run, index)
+            kept = {k: v for k, v in choice.items() if k not in (asked.by, "origins")} if asked else {}
+            choice = kept | json.loads(step.params["arguments"])
     return choice
 
 
+def origins_given_in_conversation(run: Run) -> list[str]:
+    """Return all expressions that the model has given as origins of figures."""
+    calls = [s for s in run.steps if s.kind == "tool" and s.code == ANSWER and s.outcome == "ok"]
+    given = (json.loads(s.params["arguments"]).get("origins") or {} for s in calls)
+    return [expression for origins in given for expression in origins.values() if expression]
+
+
+def answer_kept_in_conversation(run: Run) -> Turn | None:
+    """Return the answer of which the model is asked for a part alone; None if it is not asked for one."""
+    asked = _asked_for_part(run, len(run.steps))
+    before = [s for s in run.steps[: asked.after] if s.kind == "model" and s.turn is not None] if asked else []
+    if not before or (turn := before[-1].turn) is None:
+        return None
+    return turn.model_copy(update={"text": _answer_text(run, before[-1], turn)})
+
+
 def _answer_text(run: Run, step: Step, turn: Turn) -> str:
-    """Return the text of an answer: that of its call, of its turn, or of the answer whose chart was asked for again."""
-    written = (answer_given_in_conversation(run, step) or {}).get("text")
-    asked = _asked_for_chart(run)
-    if written or asked is None or run.steps.index(step) < asked:
+    """Return the text of an answer: that of its call, of its turn, or of the answer of which a part was asked for."""
+    given = answer_given_in_conversation(run, step)
+    written = (given or {}).get("text")
+    asked = _asked_for_part(run, run.steps.index(step))
+    if written or asked is None:
         return written or turn.text
-    before = [s for s in run.steps[:asked] if s.kind == "model" and s.turn is not None]
-    return _answer_text(run, before[-1], before[-1].turn) if before and before[-1].turn is not None else turn.text
+    before = [s for s in run.steps[: asked.after] if s.kind == "model" and s.turn is not None]
+    if not before or before[-1].turn is None:
+        return turn.text
+    kept = _answer_text(run, before[-1], before[-1].turn)
+    return turn.text if asked.by == "origins" and given is None and _corrects(turn.text, kept) else kept
 
 
-def _asked_for_chart(run: Run) -> int | None:
-    """Return how many steps came before the model was asked for the chart alone, if that is its latest guidance."""
-    return run.guidance[-1].after if run.guidance and run.guidance[-1].by == "chart" else None
+_RESULT = re.compile(r"\b[rp]\d+\b")
+
+
+def _corrects(text: str, kept: str) -> bool:
+    """Return whether a plain text is a corrected answer, and not a reply that speaks of origins."""
+    words = {word.lower() for word in text.split()}
+    alike = len(words & {word.lower() for word in kept.split()}) >= len(words) / 2
+    return bool(words) and not _RESULT.search(text) and (alike or any(c.isdigit() for c in text))
+
+
+def _asked_for_part(run: Run, index: int) -> Guidance | None:
+    """Return the guidance before a step if it asks for a part of the answer alone: its chart, or origins of figures."""
+    told = [g for g in run.guidance if g.after <= index]
+    return told[-1] if told and told[-1].by in ("chart", "origins") else None
 
 
 def conversation_ended_by_budget(run: Run) -> bool:

@@ -1,10 +1,11 @@
 """Expressions over the results of a run, such as `sum(r1.revenue) / r2.total[0]`, computed exactly and without `eval`.
 
 r1.revenue[0]               a cell by row number, from 0; -1 is the last row
-r1.revenue[country='USA']   a cell by label; conditions: = != < <= > >= in (...), joined by `and`, `&` or a comma
+r1.revenue[country='USA']   a cell by label; conditions: = != < <= > >= in (...) like '%x%', joined by `and` (`&`, a
+                            comma) and `or`; both sides may be computed: [revenue > mean(r1.revenue)]
 r1.revenue[0:3]             several rows by number, as in Python
 r1.revenue                  a column; also r1["net revenue"] or r1.`net revenue`
-sum min max mean median count abs round, + - * / and parentheses, on single values or on whole columns
+sum min max mean median stddev count distinct abs round, + - * / and parentheses, on single values or whole columns
 r1.revenue.sum()            the same as sum(r1.revenue)
 count(r1), len(r1)          the number of rows; the difference of two dates is a number of days
 """
@@ -12,7 +13,6 @@ count(r1), len(r1)          the number of rows; the difference of two dates is a
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOper
 from typing import NoReturn
 
 from etude.errors import Invalid
+from etude.similar_names import similar_names
 
 Scalar = Decimal | str | dt.date | dt.datetime | bool | None
 MAX_CHARS = 600
@@ -59,7 +60,7 @@ class ExpressionRows:
         near = [i for i, name in enumerate(self.columns) if _loose(name) == wanted]
         if len(near) == 1:
             return near[0]
-        close = difflib.get_close_matches(column, self.columns, n=1)
+        close = similar_names(column, self.columns, n=1)
         hint = f"did you mean `{close[0]}`?" if close else f"its columns are {', '.join(self.columns)}."
         raise Invalid(f"`{self.name}` has no column `{column}`; {hint}")
 
@@ -75,6 +76,17 @@ _Value = Scalar | _Column
 
 
 @dataclass(frozen=True)
+class ColumnUse:
+    """A place of an expression that names a column: of some rows, or of all if `rows` is None."""
+
+    result: str
+    column: str
+    rows: tuple[int, ...] | None
+    sliced: bool = False
+    """Whether the rows are several by number, such as `[0:3]`."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The value of an expression and the results that it used."""
 
@@ -82,6 +94,9 @@ class Outcome:
     results: tuple[str, ...]
     places: int | None = None
     """The decimals of the value if the expression is a call of `round`."""
+    references: tuple[ColumnUse, ...] = ()
+    skeleton: str = ""
+    """The expression without the rows that it chooses: `r1.cows / r1.cattle`."""
 
 
 def evaluate_expression(expression: str, results: Mapping[str, ExpressionRows]) -> Outcome:
@@ -101,7 +116,7 @@ def evaluate_expression(expression: str, results: Mapping[str, ExpressionRows]) 
         value = value.values[0]
     if value is None:
         raise Invalid(f"`{expression.strip()}` is null.")
-    return Outcome(value, tuple(reader.used), reader.places)
+    return Outcome(value, tuple(reader.used), reader.places, tuple(reader.references), reader.skeleton())
 
 
 class _Reader:
@@ -113,7 +128,14 @@ class _Reader:
         self._tokens = list(_tokens(text))
         self._at = 0
         self._depth = 0
+        self._within: ExpressionRows | None = None
+        """The result whose rows a condition chooses: names are its columns."""
+        self._counting = False
+        """Whether no rows at all are a value too: there are 0 of them."""
+        self._chosen: list[range] = []
+        """The tokens that choose rows."""
         self.used: dict[str, None] = {}
+        self.references: list[ColumnUse] = []
         self.places: int | None = None
 
     def read(self) -> _Value:
@@ -121,6 +143,11 @@ class _Reader:
         if self._at < len(self._tokens):
             self._fail(f"`{self._tokens[self._at][1]}` is not expected there")
         return value
+
+    def skeleton(self) -> str:
+        """Return the expression without the rows that it chooses."""
+        left = (t for i, (_, t) in enumerate(self._tokens) if not any(i in chosen for chosen in self._chosen))
+        return " ".join(left)
 
     # -- tokens
 
@@ -224,6 +251,8 @@ class _Reader:
             return _unquote(text)
         if self._peek() == "(":
             return self._function(text)
+        if self._within is not None and not (text in self._results and self._peek() in (".", "[")):
+            return self._values_within(self._within, text)
         return self._reference(text)
 
     def _function(self, name: str) -> _Value:
@@ -231,9 +260,11 @@ class _Reader:
         self._need("(")
         if name.lower() in ("count", "len") and self._peek() in self._results and self._bare_result():
             return Decimal(len(self._use(self._next("name")[1], closing=True).rows))
+        outer, self._counting = self._counting, name.lower() in _COUNTS
         arguments = [self._sum()]
         while self._take(","):
             arguments.append(self._sum())
+        self._counting = outer
         self._need(")")
         return self._apply(name, arguments, whole)
 
@@ -255,6 +286,9 @@ class _Reader:
         flat = [v for v in flat if v is not None]
         if name == "count":
             return Decimal(len(flat))
+        if name == "distinct":
+            unique = dict.fromkeys(flat)
+            return _Column(tuple(unique)) if self._counting else Decimal(len(unique))
         if not flat:
             self._fail(f"`{name}` has no values")
         if name in ("min", "max") and not any(isinstance(v, Decimal) for v in flat):
@@ -276,7 +310,7 @@ class _Reader:
     def _reference(self, name: str) -> _Value:
         first = self._at == 1
         result, column, rows = self._use(name), None, None
-        single = False
+        single = sliced = False
         while not self._is_method(result, column) and (mark := self._take(".", "[")):
             if mark == ".":
                 column = self._column_name(result, column)
@@ -286,16 +320,22 @@ class _Reader:
             else:
                 if rows is not None:
                     self._fail("it chooses rows twice")
+                opened = self._at - 1
                 rows, single = self._rows(result)
                 self._need("]")
+                self._chosen.append(range(opened, self._at))
+                sliced = any(text == ":" for _, text in self._tokens[opened : self._at])
         if column is None and self._is_method(result, column) and self._peek_at(1).lower() in ("count", "len"):
             self._method()
             return Decimal(len(rows if rows is not None else result.rows))
+        if column is None and rows is not None and self._counting:
+            return _Column(tuple(Decimal(i) for i in rows))  # `count(r1[city='Oslo'])`
         if column is None:
             self._fail(f"`{name}` needs a column, such as `{name}.{result.columns[0] if result.columns else 'x'}`")
         chosen = [result.rows[i] for i in rows] if rows is not None else result.rows
+        self.references.append(ColumnUse(name, result.columns[column], None if rows is None else tuple(rows), sliced))
         values = tuple(_scalar(row[column]) for row in chosen)
-        value: _Value = values[0] if single or len(values) == 1 else _Column(values)
+        value: _Value = values[0] if single or (len(values) == 1 and not self._counting) else _Column(values)
         while self._is_method(result, column):
             called, arguments = self._method()
             value = self._apply(called, [value, *arguments], first)
@@ -341,17 +381,29 @@ class _Reader:
             if not -len(result.rows) <= index < len(result.rows):
                 self._fail(f"`{result.name}` has {len(result.rows):,} rows, counted from 0; {index} is not one")
             return [index % len(result.rows)], True
-        rows = list(range(len(result.rows)))
-        described = []
+        start = self._at
+        chosen = set(self._all_of(result))
+        while self._take("or"):
+            chosen |= set(self._all_of(result))
+        counted = self._counting or self._peek_at(2).lower() in _COUNTS
+        if not chosen and not counted:
+            said = " ".join(text for _, text in self._tokens[start : self._at])
+            raise Invalid(f"no row of `{result.name}` has {said}.")
+        return sorted(chosen), False
+
+    def _all_of(self, result: ExpressionRows) -> list[int]:
+        """Return the rows that satisfy all conditions up to the next `or`."""
+        outer, counting = self._within, self._counting
+        self._within, self._counting = result, False
+        rows = set(range(len(result.rows)))
         while True:
-            column, fits, said = self._condition(result)
-            rows = [i for i in rows if fits(_scalar(result.rows[i][column]))]
-            described.append(said)
+            closes = bool(self._take("("))
+            rows &= self._condition(len(result.rows))
+            if closes:
+                self._need(")")
             if not self._take("and", ",", "&", "&&"):
-                break
-        if not rows:
-            raise Invalid(f"no row of `{result.name}` has {' and '.join(described)}.")
-        return rows, False
+                self._within, self._counting = outer, counting
+                return sorted(rows)
 
     def _row_number(self) -> int | None:
         """Return the number of a row, if one comes next."""
@@ -362,38 +414,43 @@ class _Reader:
         self._next("number")
         return -int(number) if negative else int(number)
 
-    def _condition(self, result: ExpressionRows) -> tuple[int, Callable[[Scalar], bool], str]:
-        """Return the column of a condition, its test and its text; `(r1.year == 2024)` is the same as `year=2024`."""
-        closes = bool(self._take("("))
-        if self._peek() == result.name and self._peek_at(1) == ".":
-            self._at += 2
-        found = self._comparison(result)
-        if closes:
-            self._need(")")
-        return found
-
-    def _comparison(self, result: ExpressionRows) -> tuple[int, Callable[[Scalar], bool], str]:
-        kind, text = self._next("name", "text")
-        column = result.position(_unquote(text) if kind == "text" else text)
-        sign = self._take("=", "==", "!=", "<>", "<", "<=", ">", ">=", "in")
+    def _condition(self, rows: int) -> set[int]:
+        """Return the rows that satisfy a condition; both sides may be computed from columns of the result."""
+        left = self._column_of(self._left_side(), rows)
+        sign = self._take("=", "==", "!=", "<>", "<", "<=", ">", ">=", "in", "like", "ilike")
         if not sign:
             self._fail("a condition compares a column with a value, such as `[country='USA']`")
         if sign == "in":
             self._need("(")
-            values = [self._constant()]
+            values = [self._column_of(self._sum(), rows)]
             while self._take(","):
-                values.append(self._constant())
+                values.append(self._column_of(self._sum(), rows))
             self._need(")")
-            return column, lambda v: any(_equal(v, w) for w in values), f"{text} in {_show(values)}"
-        value = self._constant()
-        return column, lambda v: _compare(sign, v, value), f"{text} {sign} {_show([value])}"
+            return {i for i, v in enumerate(left) if any(_equal(v, listed[i]) for listed in values)}
+        right = self._column_of(self._sum(), rows)
+        if sign in ("like", "ilike"):
+            pattern = [part.casefold() for part in str(right[0]).split("%")] if rows else []
+            return {i for i, v in enumerate(left) if v is not None and _is_like(str(v).casefold(), pattern)}
+        return {i for i, (v, w) in enumerate(zip(left, right, strict=True)) if _compare(sign, v, w)}
 
-    def _constant(self) -> Scalar:
-        negative = bool(self._take("-"))
-        kind, text = self._next("number", "text")
-        if kind == "text":
-            return _unquote(text)
-        return -Decimal(text) if negative else Decimal(text)
+    def _left_side(self) -> _Value:
+        """Return the left side of a condition, where a text is the name of a column."""
+        kind, text = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
+        if kind == "text" and self._within is not None:
+            self._at += 1
+            return self._values_within(self._within, _unquote(text))
+        return self._sum()
+
+    def _column_of(self, value: _Value, rows: int) -> tuple[Scalar, ...]:
+        if not isinstance(value, _Column):
+            return (value,) * rows
+        if len(value.values) != rows:
+            self._fail(f"a condition compares {len(value.values):,} values with {rows:,} rows")
+        return value.values
+
+    def _values_within(self, result: ExpressionRows, name: str) -> _Column:
+        position = result.position(name)
+        return _Column(tuple(_scalar(row[position]) for row in result.rows))
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -413,10 +470,6 @@ def _unquote(text: str) -> str:
 
 def _loose(name: str) -> str:
     return re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
-
-
-def _show(values: Sequence[Scalar]) -> str:
-    return ", ".join(f"'{v}'" if isinstance(v, str) else str(v) for v in values)
 
 
 def _scalar(value: object) -> Scalar:
@@ -487,6 +540,21 @@ def _compare(sign: str, value: Scalar, wanted: Scalar) -> bool:
     return {"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[sign]
 
 
+def _is_like(text: str, parts: Sequence[str]) -> bool:
+    """Return whether a text has the parts of a pattern such as `%x%` in their order."""
+    if len(parts) == 1:
+        return text == parts[0]
+    at = len(parts[0])
+    if not text.startswith(parts[0]):
+        return False
+    for part in parts[1:-1]:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(text) - at >= len(parts[-1]) and text.endswith(parts[-1])
+
+
 def _total(values: Sequence[Decimal]) -> Decimal:
     total = Decimal(0)
     for value in values:
@@ -504,6 +572,15 @@ def _median(values: Sequence[Decimal]) -> Decimal:
     return ordered[half] if len(ordered) % 2 else _mean(ordered[half - 1 : half + 1])
 
 
+def _stddev(values: Sequence[Decimal]) -> Decimal:
+    if len(values) < 2:
+        raise Invalid("`stddev` needs two values or more.")
+    mean = _mean(values)
+    squares = [_EXACT.multiply(_EXACT.subtract(v, mean), _EXACT.subtract(v, mean)) for v in values]
+    return _EXACT.sqrt(_EXACT.divide(_total(squares), Decimal(len(values) - 1)))
+
+
+_COUNTS = ("count", "len", "distinct")
 _FUNCTIONS: dict[str, Callable[[Sequence[Decimal]], Decimal]] = {
     "sum": _total,
     "min": min,
@@ -511,8 +588,10 @@ _FUNCTIONS: dict[str, Callable[[Sequence[Decimal]], Decimal]] = {
     "mean": _mean,
     "avg": _mean,
     "median": _median,
+    "stddev": _stddev,
     "count": lambda values: Decimal(len(values)),
     "len": lambda values: Decimal(len(values)),
+    "distinct": lambda values: Decimal(len(set(values))),
     "abs": lambda values: abs(values[0]),
     "round": lambda values: values[0],
 }

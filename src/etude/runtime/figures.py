@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 from etude.entities import Figure
 from etude.errors import Invalid
 from etude.runtime.expression import ExpressionRows, Scalar, evaluate_expression
+from etude.runtime.number_check.computed_figures import ComputedFigure
 from etude.runtime.number_check.mentions import find_number_mentions
 
 OPEN, CLOSE = "{{", "}}"
@@ -37,12 +38,15 @@ class Rendered:
     text: str
     figures: tuple[Figure, ...]
     errors: tuple[str, ...] = ()
+    computed: tuple[ComputedFigure, ...] = ()
+    """The same figures, with what their expressions use."""
 
 
 def render_figures(text: str, results: Mapping[str, ExpressionRows]) -> Rendered:
     """Replace each expression of a text by its value."""
     pieces: list[str] = []
     figures: list[Figure] = []
+    computed: list[ComputedFigure] = []
     errors: list[str] = []
     at = length = 0
     for start, end in _find_figures(text):
@@ -52,19 +56,20 @@ def render_figures(text: str, results: Mapping[str, ExpressionRows]) -> Rendered
         try:
             if len(figures) >= MAX_FIGURES:
                 raise Invalid(f"an answer has at most {MAX_FIGURES} figures.")
-            shown, figure = _fill(written[len(OPEN) : -len(CLOSE)], results)
+            shown, figure, used = _fill(written[len(OPEN) : -len(CLOSE)], results)
         except Invalid as error:
             errors.append(f"`{written}`: {error.message}")
             shown = "…"
         else:
             figures.append(figure.model_copy(update={"start": length, "end": length + len(shown)}))
+            computed.append(replace(used, start=length, end=length + len(shown)))
         pieces.append(shown)
         length += len(shown)
     rest = text[at:]
     if OPEN in rest:
         errors.append(f"`{rest[rest.index(OPEN) :][:60]}`: `{CLOSE}` is missing.")
         rest = rest[: rest.index(OPEN)] + "…"
-    return Rendered("".join([*pieces, rest]), tuple(figures), tuple(errors))
+    return Rendered("".join([*pieces, rest]), tuple(figures), tuple(errors), tuple(computed))
 
 
 def _find_figures(text: str) -> Iterator[tuple[int, int]]:
@@ -86,7 +91,7 @@ def move_figures(figures: Sequence[Figure], text: str, changed: str) -> tuple[Fi
     return tuple(moved)
 
 
-def _fill(inside: str, results: Mapping[str, ExpressionRows]) -> tuple[str, Figure]:
+def _fill(inside: str, results: Mapping[str, ExpressionRows]) -> tuple[str, Figure, ComputedFigure]:
     expression, sample = _split_format(inside)
     outcome = evaluate_expression(expression, results)
     if not outcome.results:
@@ -96,7 +101,9 @@ def _fill(inside: str, results: Mapping[str, ExpressionRows]) -> tuple[str, Figu
     shown = write_figure(outcome.value, sample)
     value = f"{outcome.value:f}" if isinstance(outcome.value, Decimal) else str(outcome.value)
     used = ", ".join(outcome.results)
-    return shown, Figure(start=0, end=0, text=shown, value=value, result=used, expression=expression.strip())
+    figure = Figure(start=0, end=0, text=shown, value=value, result=used, expression=expression.strip())
+    number = outcome.value if isinstance(outcome.value, Decimal) else None
+    return shown, figure, ComputedFigure(0, 0, number, outcome.references, outcome.skeleton, sample)
 
 
 def _split_format(inside: str) -> tuple[str, str]:

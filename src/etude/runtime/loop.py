@@ -39,6 +39,7 @@ from etude.runtime.conversation import (
     Act,
     Conclude,
     Think,
+    answer_kept_in_conversation,
     conversation_ended_by_budget,
     conversation_without_tool_calls,
     converse,
@@ -158,8 +159,21 @@ def _converse(setup: LoopSetup, control: RunControl, log: RunLog) -> None:
         with _deadline(max(setup.budget.wall_s - seconds_worked_in_loop(log.run), 0.0), setup.budget.wall_s, control):
             while not _move(setup, control, log):
                 pass
-    except _BudgetSpent as spent:
-        _take_last_turn(setup, control, log, spent)
+    except (_BudgetSpent, ModelError) as error:
+        if (kept := answer_kept_in_conversation(log.run)) is not None:
+            _end_with_kept_answer(setup, control, log, kept, error)
+        elif isinstance(error, _BudgetSpent):
+            _take_last_turn(setup, control, log, error)
+        else:
+            raise
+
+
+def _end_with_kept_answer(setup: LoopSetup, control: RunControl, log: RunLog, kept: Turn, error: EtudeError) -> None:
+    """End a run whose answer only lacks a part that the model was asked for; `error` is why it did not give it."""
+    while not isinstance(end := setup.conclude(log.run, kept), RunFinished):
+        log.add(end)  # one request after the other is left without a reply
+    if not (control.close() and log.finish(end)):
+        raise error
 
 
 def _keep_guidance(control: RunControl, log: RunLog) -> None:
@@ -219,7 +233,8 @@ def _think(setup: LoopSetup, control: RunControl, log: RunLog, run: Run) -> None
     step_id, started = new_id("step"), time.perf_counter()
     log.add(StepStarted(step_id=step_id, kind="model", code=setup.model.name, source=run.source))
     log.commit()
-    writer = TextWriter(log, step_id, lambda text: setup.fill(run, text))
+    kept = answer_kept_in_conversation(run) is not None
+    writer = TextWriter(log, step_id, lambda text: setup.fill(run, text), silent=kept)
     conversation = converse(setup.opening, run)
     specs = [describe_tool(type(tool)) for name, tool in setup.tools.items() if name not in setup.hidden]
     if conversation_ended_by_budget(run):

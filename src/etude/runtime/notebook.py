@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 import time
 from collections import Counter
@@ -39,6 +40,7 @@ from etude.runtime.code import describe_code_output
 from etude.runtime.failed_step import failed_step, step_error_key
 from etude.runtime.query import CELL
 from etude.runtime.run_log import RunLog, RunStorage
+from etude.runtime.saved_files import SavedFiles
 from etude.runtime.standalone_script import write_standalone_script
 from etude.runtime.thread import thread_runs
 from etude.sessions.base import Cell, Output, drop_old_displays
@@ -47,6 +49,10 @@ from etude.sessions.session import Session
 
 HISTORY = 32
 """How many cells keep their value, displays and output. Older ones keep code, outcome and text."""
+_COLUMN_BYTES = 500
+"""About the memory that the description of a column of a result takes."""
+_MISSING = 500
+"""The most characters of an error that a note about a missing variable quotes."""
 COMPLETE_S = 2.0
 """Seconds after which completion gives up, because a person is waiting at a prompt."""
 _OUTCOMES: dict[str, Outcome] = {
@@ -68,8 +74,18 @@ class _Recorded:
     calls: list[CellQuery] = field(default_factory=list)
     elapsed_ms: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.bytes = sys.getsizeof(self.code) + sum(map(_query_bytes, self.calls))
+        """About the memory that it takes."""
 
-HoldSlot = Callable[[Callable[[], None]], AbstractContextManager[None]]
+
+def _query_bytes(call: CellQuery) -> int:
+    columns = len(call.info.columns) if call.info is not None else 0
+    kept = json.dumps((call.params, call.problem), default=str) if call.params or call.problem else ""
+    return sys.getsizeof(call.sql) + len(kept) + _COLUMN_BYTES * (columns + 1)
+
+
+HoldSlot = Callable[[Callable[[], None]], AbstractContextManager[object]]
 """Returns a block that begins when a cell may run. While it waits, it calls the given function, which may raise."""
 
 
@@ -89,9 +105,12 @@ class Notebook:
         thread_id: str | None = None,
         seed: int = 0,
         hold_slot: HoldSlot | None = None,
+        remember: bool = True,
     ) -> None:
         self.id = new_id("session")
         self._hold_slot: HoldSlot = hold_slot or (lambda _: contextlib.nullcontext())
+        self._remembers = remember
+        """Whether the history has the contents of cells. A server, which reads them nowhere, has many sessions open."""
         self.thread_id = thread_id
         self._policy = policy
         self._storage = storage
@@ -121,7 +140,7 @@ class Notebook:
                 raise
 
     @property
-    def files(self) -> dict[str, bytes]:
+    def files(self) -> SavedFiles:
         """The files that `etude.save` wrote and `etude.load` reads. A reset keeps them."""
         return self._data.files
 
@@ -129,6 +148,15 @@ class Notebook:
     def alive(self) -> bool:
         """Whether the interpreter is still running."""
         return self._session.alive
+
+    def memory_bytes(self) -> int:
+        """Return the memory that the interpreter, the processes that it started and the host take for the session.
+
+        The host keeps the displays of its cells, and their code and queries, to bring the variables back.
+        """
+        displays = sum(len(display.data) for cell in list(self.history) for display in cell.display)
+        recorded = sum(cell.bytes for cell in list(self._cells))
+        return self._session.memory_bytes() + displays + recorded
 
     @property
     def isolation(self) -> dict[str, Any]:
@@ -256,6 +284,9 @@ class Notebook:
 
     def _remember(self, cell: Cell) -> None:
         """Keep the cell. Old cells lose their values and displays, which can be large."""
+        if not self._remembers:
+            self.history.append(Cell(cell.id, "", cell.outcome, elapsed_ms=cell.elapsed_ms))
+            return
         self.history.append(cell)
         if len(self.history) > HISTORY:
             old = len(self.history) - HISTORY - 1
@@ -372,8 +403,9 @@ class Notebook:
         return write_standalone_script(self.history, failed)
 
     def close(self) -> None:
-        """End the interpreter, and delete the tables that it registered."""
+        """End the interpreter, and delete the tables that it registered and its copies of the files that it saved."""
         self._session.close()
+        self._data.close()
         if self._access is not None and self._access.frames is not None:
             self._access.frames.close()
         if self.on_close is not None:
@@ -419,7 +451,7 @@ def _describe_missing(cell: Cell, alive: bool) -> str:
     lost = "what it set is missing" if alive else "what it and those before it set is missing"
     return (
         f"The session was brought back, but cell {cell.id} failed this time "
-        f"({notebook_cell_as_problem(cell)['detail']}): {lost}."
+        f"({notebook_cell_as_problem(cell)['detail'][:_MISSING]}): {lost}."
     )
 
 

@@ -11,6 +11,7 @@ import itertools
 import json
 import logging
 import math
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -23,15 +24,20 @@ from weakref import WeakValueDictionary
 from etude.cancellation import Cancellation
 from etude.entities import Catalog, Run, RunFilter, ToolCall, Turn, Usage
 from etude.errors import NotUnderstood, from_problem
+from etude.fair_share import HeldSlot, ThreadFairShare
 from etude.models.base import Model, ModelReply, ModelRequest
 from etude.offline.answer_sentence import write_answer_sentence
+from etude.offline.collection import resume_garbage_collection
 from etude.offline.deadline import OutOfTime, within_deadline
 from etude.offline.defined_columns import define_columns
 from etude.offline.left_out_groups import find_left_out_groups
+from etude.offline.missing_markers import leave_out_markers
 from etude.offline.namesakes import find_namesakes
 from etude.offline.phrase_index import Hit, phrase_index_of
 from etude.offline.result_check import doubt_repeated_result, doubt_result, settle_choices_by_result
+from etude.offline.source_overview import describe_source
 from etude.offline.tied_rows import find_tied_rows
+from etude.offline.total_rows import leave_out_total_rows
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
 from etude.offline.value_search import search_values
 from etude.offline.vocabulary import Vocabulary, vocabulary_from_json
@@ -43,7 +49,7 @@ from etude.runtime.tool_context import ToolResources
 from etude.sources.catalog_facts import once_per_catalog
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
-from etude.store.base import Store
+from etude.store.base import MAIN, Store
 
 _log = logging.getLogger("etude")
 
@@ -52,15 +58,21 @@ Values = dict[str, tuple[Hit, ...]]
 ROWS = 1_000
 EARLIER = 6
 """How many earlier questions of the thread are read before a follow-up, which may refer to them."""
+CACHE_BYTES = 256 << 20
+"""The bytes of vocabularies that are kept on the disk."""
 EARLIER_VERDICTS = 20
 """How many earlier runs with the words of the question are looked at for a verdict."""
 READ_S = 10.0
 """How long the rules may take to read one question. The budget of the run limits its queries."""
 WAIT_S = 0.1
-"""How often a run that waits for its turn checks whether it was cancelled."""
+"""How often a run that waits for a vocabulary checks whether it was cancelled."""
+SLICE_S = 0.025
+"""How long the rules compute for one question while others wait: a short question need not wait for a long one."""
+ORIGIN = 24
+"""How many characters of the hash of a source's place the names of its files begin with."""
 KEPT = 4
 """How many vocabularies are kept in memory."""
-VERSION = 6
+VERSION = 8
 """Changes when a vocabulary holds more than one that was kept before."""
 FRESH_S = 3600
 """How long the vocabulary of a database server is used. That of files is used until the files change."""
@@ -80,6 +92,7 @@ class OfflineModel(Model):
         read: Read,
         least_confidence: float = 0.0,
         define: Callable[[str], Sequence[Definition]] = lambda dataset: (),
+        tenant: str = MAIN,
     ) -> None:
         self._store = store
         self._resources = resources
@@ -89,16 +102,25 @@ class OfflineModel(Model):
         self._least_confidence = least_confidence
         self._define = define
         """Returns what playbooks say about words of questions on a dataset."""
+        self._tenant = tenant
         self._meant: tuple[tuple[str, ...], str, Outcome] | None = None
         """The answers of the user so far, the dataset, and what the question means with them."""
 
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """Return a query plan to run, a question to the user, or the answer."""
         run = self._store.run(self._run_id)
-        dataset, meant = self._settle(run, cancel)
-        turn = self._turn(run, dataset, meant, cancel)
+        overview = self._describe_source(run, cancel)
+        turn = Turn(text=overview) if overview else self._turn(run, *self._settle(run, cancel), cancel)
         on_text(turn.text)
         return ModelReply(turn, Usage(), price_known=True)
+
+    def _describe_source(self, run: Run, cancel: Cancellation) -> str:
+        """Return what the only dataset holds, if the question asks for it in general; or ''."""
+        if len(self._resources.names) != 1:
+            return ""
+        vocabulary = self.vocabulary(self._resources.names[0], cancel)
+        with self._thinking(READ_S, cancel):
+            return describe_source(run.text, vocabulary)
 
     def _turn(self, run: Run, dataset: str, meant: Outcome, cancel: Cancellation) -> Turn:
         match meant:
@@ -127,7 +149,7 @@ class OfflineModel(Model):
                     said = " ".join((reading, *meant.reasons))
                     call = _call("execute_query_plan", {"dataset": dataset, "plan": body}, said)
                     return call.model_copy(update={"confidence": meant.confidence})
-                rows = list(itertools.islice(result.iter_rows(), ROWS))
+                rows = result.first_rows(ROWS)
                 columns = [c.name for c in result.columns]
                 catalog = self._resources.find_catalog(dataset)
 
@@ -170,15 +192,26 @@ class OfflineModel(Model):
         if self._meant is None or self._meant[0] != answers:
             dataset, meant = self._understand(run, cancel)
             if isinstance(meant, Clarification):
-
-                def choose(clarification: Clarification, text: str) -> Outcome:
-                    with _THINKING.turn(cancel), within_deadline(math.inf, cancel):
-                        return take_choice(clarification, text)
-
-                same = settle_choices_by_result(meant, lambda sql: self._rows(dataset, sql, cancel), choose)
-                meant = same or meant
+                meant = self._settle_by_result(meant, dataset, cancel) or meant
+            if isinstance(meant, Understanding):
+                catalog = self._resources.find_catalog(dataset)
+                meant = leave_out_total_rows(meant, catalog)
+                meant = leave_out_markers(
+                    meant,
+                    self.vocabulary(dataset, cancel),
+                    lambda plan: self._rows(dataset, compile_plan(plan, catalog), cancel),
+                )
             self._meant = answers, dataset, meant
         return self._meant[1:]
+
+    def _settle_by_result(self, meant: Clarification, dataset: str, cancel: Cancellation) -> Understanding | None:
+        """Return one of the choices, if all of them give the same result."""
+
+        def choose(clarification: Clarification, text: str) -> Outcome:
+            with self._thinking(math.inf, cancel):
+                return take_choice(clarification, text)
+
+        return settle_choices_by_result(meant, lambda sql: self._rows(dataset, sql, cancel), choose)
 
     def _understand(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
         """Return the dataset and what the question means there; of several datasets, the only one it fits."""
@@ -196,11 +229,11 @@ class OfflineModel(Model):
         vocabulary = self.vocabulary(dataset, cancel)
         definitions = self._define(dataset)
         previous: Understanding | None = None
-        with _THINKING.turn(cancel), within_deadline(math.inf, cancel):
-            # Built once for all questions, so it does not count toward the time of this one.
-            phrase_index_of(vocabulary)
         for earlier in self._earlier(run):
             before = self._read_words(earlier, dataset, vocabulary, previous, definitions, cancel)
+            if isinstance(before, Clarification):
+                # It was answered, so all choices had the same result; without it, its conditions would be lost.
+                before = self._settle_by_result(before, dataset, cancel) or before
             previous = before if isinstance(before, Understanding) else previous
         return self._read_words(run, dataset, vocabulary, previous, definitions, cancel)
 
@@ -217,7 +250,7 @@ class OfflineModel(Model):
         values: Values = {}
         for again in (False, True):
             try:
-                with _THINKING.turn(cancel), within_deadline(READ_S, cancel):
+                with self._thinking(READ_S, cancel):
                     meant = _read_run(run, vocabulary, previous, definitions, values)
             except OutOfTime as error:
                 raise NotUnderstood(
@@ -246,36 +279,82 @@ class OfflineModel(Model):
         source = self._resources.fingerprints[dataset]
         facts = _facts_of(catalog)
         name = hashlib.sha256(json.dumps([VERSION, source, facts.fingerprint]).encode()).hexdigest()[:24]
-        path, lasting = self._cache / f"{name}.json", facts.lasting
-        with _turns_of(path).turn(cancel), within_deadline(math.inf, cancel):
+        origin = self._resources.origins.get(dataset, source)
+        path, lasting = self._cache / f"{origin[:ORIGIN]}-{name}.json", facts.lasting
+        # A question that computes never waits for a vocabulary: the turn for it comes before the slot.
+        with _turns_of(path).turn(cancel):
             made = path.stat().st_mtime if path.is_file() else None
             if made is not None and (lasting or time.time() - made < FRESH_S):
-                return _load(source, path, made)
+                if (kept := _find_kept(source, path, made)) is not None:
+                    return kept
+                with self._thinking(math.inf, cancel):
+                    vocabulary = vocabulary_from_json(path.read_text(encoding="utf-8"))
+                    phrase_index_of(vocabulary)
+                _keep(source, _Kept(path, made, vocabulary))
+                return vocabulary
             known = self._resources.find_known(dataset)
-            vocabulary = build_vocabulary(catalog, lambda sql: self._rows(dataset, sql, cancel), known)
-            self._write(vocabulary, source, path)
+            with self._thinking(math.inf, cancel) as slot:
+
+                def ask(sql: str) -> Iterator[tuple[Any, ...]]:
+                    with slot.lent():
+                        found = self._resources.query_unrecorded(dataset, sql, cancel)
+                    return found.iter_rows()
+
+                vocabulary = build_vocabulary(catalog, ask, known)
+                made = self._write(vocabulary, path)
+                # Built once for all questions, so it does not count toward the time of any. Only a vocabulary with its
+                # index is kept: a question must not wait for the index that another one builds, as it has the slot.
+                phrase_index_of(vocabulary)
+            if made is not None:
+                _keep(source, _Kept(path, made, vocabulary))
             return vocabulary
 
-    def _write(self, vocabulary: Vocabulary, source: str, path: Path) -> None:
-        """Cache a vocabulary in a file; if the disk is full, the next question builds it again."""
+    @contextlib.contextmanager
+    def _thinking(self, seconds: float, cancel: Cancellation) -> Iterator[HeldSlot]:
+        """Hold the slot of the rules for at most these seconds, without those in which others have it."""
+        with _SLOT.hold(self._tenant, cancel.check) as slot:
+            since = time.monotonic()
+
+            def give_way() -> float:
+                nonlocal since
+                began = time.monotonic()
+                if began - since < SLICE_S or not slot.wanted:
+                    return 0.0
+                with resume_garbage_collection(), slot.lent():
+                    pass
+                since = time.monotonic()
+                return since - began
+
+            with within_deadline(seconds, cancel, give_way):
+                yield slot
+
+    def _write(self, vocabulary: Vocabulary, path: Path) -> float | None:
+        """Cache a vocabulary in a file, and return when; if the disk is full, the next question builds it again."""
         part = path.with_suffix(f".{self._run_id}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(vocabulary.to_json(), encoding="utf-8")
+            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                file.write(vocabulary.to_json())
+            made = part.stat().st_mtime
             part.replace(path)
+            _remove_oldest(path.parent, CACHE_BYTES)
         except OSError as error:
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
             _log.warning("the vocabulary of a source is not cached: %s", error.strerror)
-            return
-        _keep(source, _Kept(path, path.stat().st_mtime, vocabulary))
+            return None
+        return made
 
     def _rows(self, dataset: str, sql: str, cancel: Cancellation) -> Iterator[tuple[Any, ...]]:
         return self._resources.query_unrecorded(dataset, sql, cancel).iter_rows()
 
 
+_SLOT = ThreadFairShare(1, most=1)
+"""One question at a time computes: in pure Python, two at once are not faster, and they starve other threads."""
+
+
 class _Turns:
-    """Lets one run at a time compute: in pure Python, two at once are not faster, and they starve other threads."""
+    """Lets one run at a time build a vocabulary."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -291,7 +370,6 @@ class _Turns:
             self._lock.release()
 
 
-_THINKING = _Turns()
 _building: WeakValueDictionary[Path, _Turns] = WeakValueDictionary()
 _building_lock = threading.Lock()
 
@@ -314,19 +392,30 @@ def _turns_of(path: Path) -> _Turns:
         return _building.setdefault(path, _Turns())
 
 
-def _load(source: str, path: Path, made: float) -> Vocabulary:
+def forget_vocabularies(folder: Path, origin: str) -> None:
+    """Remove the vocabularies of a source that is deleted, whatever was granted of it: they hold values of its data."""
+    with _building_lock:
+        for source in [s for s, kept in _kept.items() if kept.path.name.startswith(origin[:ORIGIN])]:
+            del _kept[source]
+    for path in folder.glob(f"{origin[:ORIGIN]}-*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _find_kept(source: str, path: Path, made: float) -> Vocabulary | None:
     kept = _kept.get(source)
     if kept is None or (kept.path, kept.made) != (path, made):
-        kept = _Kept(path, made, vocabulary_from_json(path.read_text(encoding="utf-8")))
+        return None
     _keep(source, kept)
     return kept.vocabulary
 
 
 def _keep(source: str, kept: _Kept) -> None:
-    _kept[source] = kept
-    _kept.move_to_end(source)
-    while len(_kept) > KEPT:
-        _kept.popitem(last=False)
+    with _building_lock:
+        _kept[source] = kept
+        _kept.move_to_end(source)
+        while len(_kept) > KEPT:
+            _kept.popitem(last=False)
 
 
 def _read_run(
@@ -368,6 +457,21 @@ class _Facts:
     """Changes with the tables, their data and their keys."""
     lasting: bool
     """The fingerprint changes whenever the data do."""
+
+
+def _remove_oldest(folder: Path, most: int) -> None:
+    """Remove the files of a folder that were written first, until the others have at most this many bytes."""
+    files = []
+    for path in folder.glob("*.json"):
+        with contextlib.suppress(FileNotFoundError):  # another process removes files, too
+            found = path.stat()
+            files.append((found.st_mtime, found.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total <= most:
+            break
+        path.unlink(missing_ok=True)
+        total -= size
 
 
 @once_per_catalog

@@ -17,7 +17,8 @@ from etude.errors import Conflict
 from etude.ids import new_id
 from etude.runtime.query_record import PARQUET, Json, collect_query_result, finished_step_record, started_step_record
 from etude.store.artifact_folder import put_artifact
-from etude.store.base import RunRow, Store
+from etude.store.base import Store
+from etude.store.run_rows import RunRow
 
 if TYPE_CHECKING:
     from etude.entities import ResultInfo

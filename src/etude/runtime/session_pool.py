@@ -11,10 +11,13 @@ from typing import Any
 
 from etude.errors import Conflict
 from etude.runtime.notebook import Notebook
+from etude.sessions.processor_time import idle_check
 from etude.sources.source import Source
 
 OPEN = 32
 """How many sessions stay open. A session that is closed to make room comes back from its record when it is needed."""
+IDLE_BYTES = 4 << 30
+"""How much memory idle sessions may hold together, unless the pool is given another limit."""
 OpenSession = Callable[..., Notebook]
 
 
@@ -29,10 +32,13 @@ class _Slot:
 class SessionPool:
     """Lends the sessions of threads to runs and to the steps of agents. Thread-safe.
 
-    Opening a session blocks only the callers that want the same session.
+    Opening a session blocks only the callers that want the same session. Idle sessions that hold too much memory
+    together are closed, the largest first, so that small ones stay; also while nobody asks for a session, because
+    threads of a session go on after its cell.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, idle_bytes: int = IDLE_BYTES) -> None:
+        self._idle_bytes = idle_bytes
         self._lock = threading.Lock()
         self._slots: OrderedDict[tuple[str, str, str], _Slot] = OrderedDict()
 
@@ -59,6 +65,7 @@ class SessionPool:
         try:
             with slot.lock:
                 notebook = _open(slot, open_session, thread_id, source, options)
+            idle_check.add(self)
             yield notebook
         finally:
             with self._lock:
@@ -70,12 +77,40 @@ class SessionPool:
                     closing.append(slot)  # dropped while it was lent
             for left in closing:
                 _close(left)
+            self.check_background()
+
+    def check_background(self) -> None:
+        """Close idle sessions that hold too much memory together."""
+        with self._lock:
+            if not self._slots:
+                idle_check.remove(self)
+            idle = [(key, slot.notebook) for key, slot in self._slots.items() if not slot.users and slot.notebook]
+        sizes = {key: notebook.memory_bytes() for key, notebook in idle}
+        held = sum(sizes.values())
+        for key in sorted(sizes, key=lambda k: -sizes[k]):
+            if held <= self._idle_bytes:
+                return
+            with self._lock:
+                slot = self._slots.get(key)
+                if slot is None or slot.users:
+                    continue
+                del self._slots[key]
+            held -= sizes[key]
+            _close(slot)
 
     def counts(self) -> dict[str, int]:
         """Return how many sessions are in use, and how many are open but idle."""
         with self._lock:
             used = sum(1 for slot in self._slots.values() if slot.users)
             return {"busy": used, "idle": len(self._slots) - used}
+
+    def forget(self, thread_id: str) -> None:
+        """Close the sessions of a thread; those in use are closed when they are given back."""
+        with self._lock:
+            slots = [self._slots.pop(k) for k in [k for k in self._slots if k[0] == thread_id]]
+            idle = [slot for slot in slots if not slot.users]
+        for slot in idle:
+            _close(slot)
 
     def drop(self, thread_id: str) -> None:
         """Close the sessions of a thread, even those in use."""
@@ -87,6 +122,7 @@ class SessionPool:
 
     def close(self) -> None:
         """Close all sessions."""
+        idle_check.remove(self)
         with self._lock:
             slots, self._slots = self._slots, OrderedDict()
         for slot in slots.values():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +33,7 @@ from etude.runtime.chart import CHART_BYTES, read_chart
 from etude.runtime.query import Query, run_query_as_run, run_query_step
 from etude.runtime.query_record import PARQUET
 from etude.runtime.run_log import RunLog
+from etude.similar_names import similar_names
 from etude.sources.catalog_facts import text_date_columns
 from etude.sources.engine_client import ResultStream
 from etude.sources.query_hints import query_hint_date_difference, query_hint_for_dialect
@@ -58,7 +58,7 @@ SUGGESTION_S = 2.0
 """Seconds to find out whether a suggested query runs."""
 _SETTINGS = re.compile(
     r"(?:,? or raise|Raise) (?:the setting )?`[\w.]+`(?: \(0: no limit\))?(?:, or )?"
-    r"| \(`--[^)]*\)|\s*To export all of it:.*"
+    r"| \(`--[^)]*\)|\s{0,3}To export all of it:.*"
 )
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined.*", re.DOTALL)
 _IMPORTS = {
@@ -112,6 +112,8 @@ class ToolResources:
     """Lend the session of the run's thread; it is opened when it is first needed."""
     limits: Limits
     scratch: Path
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """A hash of the tenant and the URL of each source, whatever is granted of it."""
     mark: str = field(default_factory=lambda: "".join(secrets.choice(ascii_lowercase) for _ in range(8)))
     """Marks data for the model. It is random, so no data can contain it, and has no digits: it is not a figure."""
     find_known: Callable[[str], Mapping[str, VocabularyTable]] = lambda _: {}
@@ -310,7 +312,7 @@ class RecordedToolContext:
             return source
         if not source:
             raise Invalid("No dataset was given.", hint=f"Datasets: {', '.join(names) or 'none'}.")
-        near = difflib.get_close_matches(source, names, n=1)
+        near = similar_names(source, names, n=1)
         hint = f"Did you mean `{near[0]}`?" if near else f"Datasets: {', '.join(names) or 'none'}."
         raise NotFound(f"There is no dataset `{source}` here.", hint=hint)
 
@@ -371,6 +373,11 @@ def tool_results_by_id(run: Run) -> dict[str, Step]:
     """Return the steps that produced tables, by the short ids that the model knows them by: r1, r2 and so on."""
     steps = (s for s in run.steps if s.kind == "tool" and s.outcome == "ok" and s.result and s.artifact)
     return {f"r{number}": step for number, step in enumerate(steps, 1)}
+
+
+def earlier_results_by_id(run: Run) -> dict[str, Step]:
+    """Return the first tables of the latest run of a conversation, by the ids that a follow-up knows: p1, p2, p3."""
+    return {f"p{number}": step for number, step in enumerate([*tool_results_by_id(run).values()][:3], 1)}
 
 
 def rows_read_by_tools(run: Run) -> int:

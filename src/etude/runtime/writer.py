@@ -18,10 +18,12 @@ class TextWriter:
     An expression such as `{{ r1.revenue[0] }}` is held back until it is complete; then its value is written.
     """
 
-    def __init__(self, log: RunLog, step_id: str, fill: Callable[[str], str]) -> None:
+    def __init__(self, log: RunLog, step_id: str, fill: Callable[[str], str], silent: bool = False) -> None:
         self._log = log
         self._step_id = step_id
         self._fill = fill
+        self._silent = silent
+        """Whether nothing is written: the text of the answer stands, and only a part of it is asked for."""
         self._pieces: list[str] = []
         self._held = ""
         """The beginning of an expression."""
@@ -36,8 +38,9 @@ class TextWriter:
     def restart(self) -> None:
         """Discard the text: the model starts its turn over."""
         self._pieces, self._held = [], ""
-        self._log.add(TextDelta(step_id=self._step_id, text="", restart=True))
-        self._log.commit()
+        if not self._silent:
+            self._log.add(TextDelta(step_id=self._step_id, text="", restart=True))
+            self._log.commit()
 
     def flush(self) -> None:
         """Write the pieces that were added. An expression that was not closed is never written."""
@@ -64,7 +67,7 @@ class TextWriter:
 
     def _send(self) -> None:
         text, self._pieces = "".join(self._pieces), []
-        if text:
+        if text and not self._silent:
             self._log.add(TextDelta(step_id=self._step_id, text=text))
             self._log.commit()
             self._last = time.monotonic()

@@ -45,9 +45,13 @@ def index_document_fingerprint(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+LONGEST_TITLE = 500
+"""Characters of a title that are indexed: the work for a text grows with its length."""
+
+
 def index_document_text(title: str, text: str) -> str:
     """Return the text that is embedded and split into terms: a title that the text contains is not repeated."""
-    return text if title in text else f"{title}\n{text}"
+    return text if title in text else f"{title[:LONGEST_TITLE]}\n{text}"
 
 
 class Found(NamedTuple):

@@ -6,13 +6,14 @@ rows as they are now; an index only saves the time to embed them.
 
 from __future__ import annotations
 
-import difflib
+import hashlib
 import heapq
 import json
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from etude.catalog.measure.pii import mask_pii_value
@@ -26,6 +27,7 @@ from etude.search.index_base import Mode, Only, index_document_fingerprint
 from etude.search.ranking import cut_ranking_snippet
 from etude.search.search_results import FacetValue, MatchedRow, MatchPage
 from etude.search.terms import query_terms, terms_of
+from etude.similar_names import similar_names
 from etude.sources.quoting import quote_identifier, quote_table
 from etude.sources.sql_parsing import parse_sql
 
@@ -40,6 +42,16 @@ OFFSET = 100_000
 FACETS = 8
 FACET_VALUES = 50
 CHUNK = 1_024
+CHUNK_BYTES = 32 << 20
+"""Rows that are compared at once: this many, or of about this many bytes."""
+HELD_BYTES = 128 << 20
+"""The bytes of the best rows that are held until the page is known."""
+FACET_BYTES = 128 << 20
+"""The bytes of the values that are counted for facets."""
+WHOLE_VALUE = 200
+"""Characters of a value that is counted as it is."""
+VALUE_BYTES = 200
+"""About what it takes to count one more value."""
 LIKE = 20_000
 SHOWN_NAMES = 12
 Filter = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -49,10 +61,56 @@ def _nearest(name: str, known: Sequence[str], noun: str) -> str:
     """Return a hint with the most similar name, or with the first ones; a table may be named without its schema."""
     by_name = {known_name.rpartition(".")[2].lower(): known_name for known_name in reversed(known)}
     by_name |= {known_name.lower(): known_name for known_name in known}
-    near = difflib.get_close_matches(name[:200].lower(), by_name, n=1)
+    near = similar_names(name[:200].lower(), by_name, n=1)
     if near:
         return f"Did you mean `{by_name[near[0]]}`?"
     return f"{noun}: {', '.join(f'`{n}`' for n in known[:SHOWN_NAMES])}{', ...' if len(known) > SHOWN_NAMES else ''}."
+
+
+class FacetCounts:
+    """Counts the values of columns. Long values are kept by their hash and as they are shown."""
+
+    def __init__(self, columns: Iterable[str]) -> None:
+        self._counts: dict[str, Counter[Any]] = {name: Counter() for name in columns}
+        self._shown: dict[bytes, Any] = {}
+        self._held = 0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Count the values of a row; raise `LimitExceeded` if there are too many different ones to hold."""
+        for name, counts in self._counts.items():
+            value = _countable(row[name])
+            if isinstance(value, str | bytes) and len(value) > WHOLE_VALUE:
+                data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+                digest = hashlib.sha256(data).digest()
+                if digest not in self._shown:
+                    self._shown[digest] = cut_json_cell(value, "table")
+                    self._held += len(str(self._shown[digest]))
+                value = _LongValue(digest)
+            if value not in counts:
+                self._held += VALUE_BYTES
+            counts[value] += 1
+            if self._held > FACET_BYTES:
+                raise LimitExceeded(
+                    f"`{name}` has too many different values to count: they take more than {FACET_BYTES:,} bytes.",
+                    hint="Narrow `where`, or count a column with fewer values.",
+                    limit="facets",
+                    value=FACET_BYTES,
+                )
+
+    def most_common(self) -> dict[str, list[FacetValue]]:
+        """Return the most frequent values of each column as they are shown."""
+        return {
+            name: [FacetValue(value=self._show(v), count=n) for v, n in counts.most_common(FACET_VALUES)]
+            for name, counts in self._counts.items()
+        }
+
+    def _show(self, value: Any) -> Any:
+        return self._shown[value.digest] if isinstance(value, _LongValue) else cut_json_cell(value, "table")
+
+
+@dataclass(frozen=True)
+class _LongValue:
+    digest: bytes
 
 
 class Matcher:
@@ -113,12 +171,12 @@ class Matcher:
             raise Invalid(f"k is {k} and the offset {offset}.", hint=f"k goes from 1 to {K}, the offset to {OFFSET:,}.")
         if len(facets) > FACETS:
             raise Invalid(f"There are {len(facets)} facets; at most {FACETS} are allowed.", hint="Ask for fewer.")
-        counted = {self._column(name, "counted"): Counter[Any]() for name in facets}
+        counted = FacetCounts(self._column(name, "counted") for name in facets)
         text, itself = self._like(like)
         sql, shown = self._select(where)
         names = [c.name for c in self._table.columns]
         ranking = self._ranking(text)
-        best: list[tuple[float, str, int, tuple[Any, ...]]] = []
+        best: list[tuple[float, str, int, int, tuple[Any, ...]]] = []
         total, most = 0, self._app.settings.search.candidates
         for rows in _chunks(self._rows(sql, most)):
             values = [dict(zip(names, row)) for row in rows]
@@ -127,12 +185,13 @@ class Matcher:
                 if itself is not None and all(each[name] == value for name, value in itself.items()):
                     continue  # a row is not compared with itself
                 total += 1
-                for name, counter in counted.items():
-                    counter[_countable(each[name])] += 1
+                counted.add(each)
                 # Ties are in the order of the keys, so that pages do not overlap.
-                best.append((-score, repr([each[name] for name in self._key]), total, row))
+                key = repr([each[name] for name in self._key])
+                best.append((-score, key, total, _count_row_bytes(row) + len(key), row))
             best = heapq.nsmallest(offset + k + 1, best)
-        page = [(-score, dict(zip(names, row))) for score, _, _, row in best[offset : offset + k]]
+            _check_held(sum(size for *_, size, _ in best))
+        page = [(-score, dict(zip(names, row))) for score, *_, row in best[offset : offset + k]]
         return MatchPage(
             source=self._source.name,
             table=self._table.name,
@@ -142,12 +201,7 @@ class Matcher:
             rows=[self._matched(row, score, shown, text, ranking) for score, row in page],
             total=total,
             next=offset + k if len(best) > offset + k else None,
-            facets={
-                name: [
-                    FacetValue(value=cut_json_cell(v, "table"), count=n) for v, n in counter.most_common(FACET_VALUES)
-                ]
-                for name, counter in counted.items()
-            },
+            facets=counted.most_common(),
             notes=ranking.notes,
             elapsed_ms=round((time.monotonic() - started) * 1000, 3),
         )
@@ -180,7 +234,7 @@ class Matcher:
                 hint="Narrow `where`, or raise `search.candidates`.",
                 limit="candidates",
             ) from None
-        yield from result.iter_rows()
+        yield from result.iter_rows_in_pieces()
 
     # The text to compare with.
 
@@ -328,13 +382,29 @@ def _countable(value: Any) -> Any:
 
 def _chunks(rows: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
     chunk: list[tuple[Any, ...]] = []
+    size = 0
     for row in rows:
         chunk.append(row)
-        if len(chunk) == CHUNK:
+        size += _count_row_bytes(row)
+        if len(chunk) == CHUNK or size > CHUNK_BYTES:
             yield chunk
-            chunk = []
+            chunk, size = [], 0
     if chunk:
         yield chunk
+
+
+def _count_row_bytes(row: tuple[Any, ...]) -> int:
+    """Return about how many bytes the texts of a row take."""
+    return sum(len(v) if isinstance(v, str | bytes) else len(str(v)) for v in row if v is not None)
+
+
+def _check_held(size: int) -> None:
+    if size > HELD_BYTES:
+        raise LimitExceeded(
+            f"The rows up to this page have {size:,} bytes; {HELD_BYTES:,} are allowed.",
+            hint="Narrow `where`, or ask for an earlier page or a smaller `k`.",
+            limit="match",
+        )
 
 
 def parse_match_condition(text: str, dialect: str) -> str:

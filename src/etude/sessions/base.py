@@ -96,6 +96,14 @@ class Channel:
                 return self.group.cpu_s()
         return processor_time.read_processor_time(self.pid)
 
+    def memory_bytes(self) -> int:
+        """Return the memory that the interpreter and all processes it started hold."""
+        with contextlib.suppress(OSError, ValueError):
+            if self.group is not None:
+                return self.group.memory_bytes()
+        pid = self.pid
+        return processor_time.read_process_memory(pid) if pid else 0
+
     def end_children(self) -> None:
         """End the processes that the interpreter started, if it cannot do so itself."""
 

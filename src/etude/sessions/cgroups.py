@@ -71,6 +71,14 @@ class Cgroup:
                 return int((path / "cpu.stat").read_text().split()[1]) / 1e6  # `usage_usec` is its first line
         raise FileNotFoundError(errno.ENOENT, "no controller counts processor time")
 
+    def memory_bytes(self) -> int:
+        """Return the memory that its processes and their files in memory take; `OSError` if it is not counted."""
+        name = "memory.usage_in_bytes" if self.version == 1 else "memory.current"
+        for path in self.paths:
+            with contextlib.suppress(FileNotFoundError):
+                return int((path / name).read_text())
+        raise FileNotFoundError(errno.ENOENT, "no controller counts memory")
+
     def close(self) -> None:
         """End all processes in the group and remove it."""
         for path in self.paths:

@@ -15,10 +15,12 @@ from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 from etude import wire
-from etude.arrow_limits import check_arrow_limits, refuse_compressed_arrow
+from etude.arrow_limits import check_arrow_limits, check_arrow_row_bytes, refuse_compressed_arrow
 from etude.cancellation import Cancellation
+from etude.defaults import ROW_BYTES
 from etude.entities import SessionLimits
 from etude.errors import Invalid, LimitExceeded, SandboxError, problem
+from etude.json_limits import check_json_body, has_more_json_values
 from etude.sessions import kernel
 from etude.sessions.base import (
     Cell,
@@ -35,6 +37,12 @@ from etude.sessions.processor_time import idle_check
 
 MAX_FRAME = 64 << 20
 MAX_DISPLAYS = 64
+SMALL_CALL = 1 << 16
+"""Requests of a session up to this size are parsed at once."""
+CALL_VALUES = 150_000
+"""The most values in a request of a session: more than a query of the greatest length can have as parameters."""
+END_VALUES = 150_000
+"""The most values in the end of a cell: more than a value of `kernel.INLINE` characters can have."""
 MAX_SHARED = 1 << 30
 """The most bytes of shared memory that the displays of one cell may use."""
 GRACE_S = 1.0
@@ -47,7 +55,7 @@ FRAMES, PACE_S = 2000, 0.1
 BACKGROUND_S = 0.1
 """The next cell reports the processor time used between two cells if it is at least this many seconds."""
 HISTORY = 32
-"""How many cells a session remembers. Each holds its value, which can be large."""
+"""How many cells a session remembers, unless it is given another number. Each holds its value, which can be large."""
 _TIMEOUT = "The cell passed its time limit of {:g} s and was stopped."
 _decode = json.JSONDecoder().decode
 _STDOUT, _STDERR, _DISPLAY, _END, _CALL = b"OEDXC"
@@ -80,6 +88,7 @@ class Session:
         limits: SessionLimits | None = None,
         broker: SessionBroker | None = None,
         seed: int = 0,
+        history: int = HISTORY,
     ) -> None:
         self._provider = provider
         self._spec = spec or SandboxSpec()
@@ -88,12 +97,13 @@ class Session:
         self._seed = seed
         self._lock = threading.Lock()
         self._channel: Channel | None = None
+        self._shared_bytes = 0
         self._running = False
         self._interrupted = False
         self._fresh = True
         self._closed = False
         self._cells = 0
-        self.history: deque[Cell] = deque(maxlen=HISTORY)
+        self.history: deque[Cell] = deque(maxlen=history)
         self._isolation: dict[str, Any] = {}
         self._idle_from: float | None = None
         """Processor seconds of the session when it was first found idle after a cell."""
@@ -113,6 +123,13 @@ class Session:
         """The provider, the isolation level and other facts about the sandbox."""
         return self._isolation
 
+    def memory_bytes(self) -> int:
+        """Return the memory that the session holds, with the results that were sent to it."""
+        channel = self._channel
+        if channel is None or channel.ended:
+            return 0
+        return max(channel.memory_bytes() - self._shared_bytes, 0) + self._lent.held_bytes()
+
     def _opened(self) -> Channel:
         if self._fresh and not self.alive:
             self._drop()  # it ended before its first cell, so nothing is lost: start another
@@ -121,6 +138,8 @@ class Session:
                 raise SandboxError("The session is closed.", hint="Open another one.")
             self._channel = self._provider.start(self._spec, self.limits)
             self._isolation = self._channel.isolation
+            # A new interpreter shares its memory with the one that it was forked from, except in a group of its own.
+            self._shared_bytes = 0 if self._channel.group is not None else self._channel.memory_bytes()
             self._fresh = True
             self._frames = SessionFrames(self._channel.sock)
         return self._channel
@@ -262,8 +281,8 @@ class Session:
         return "interrupted" if self._interrupted else "error"
 
     def _answer(self, run: _Run, channel: Channel, payload: bytes, deadline: float) -> None:
-        request = json.loads(payload) if len(payload) <= kernel.MAX_CALL else None
-        if not isinstance(request, dict):
+        request = _read_request(payload)
+        if not isinstance(request.get("method"), str):
             raise wire.Closed
         fd = sent = None
         try:
@@ -495,6 +514,8 @@ class _Run:
     def _finish(self, payload: bytes) -> bool:
         if len(payload) > kernel.MAX_END:
             raise wire.Closed  # the kernel never sends this much, and parsed it takes many times its length
+        if len(payload) > SMALL_CALL and has_more_json_values(payload, END_VALUES):
+            raise wire.Closed
         end = _decode(payload.decode())
         if b"\\u" in payload:
             # An escape can be half of a surrogate pair, which cannot be stored as UTF-8.
@@ -560,6 +581,21 @@ class _Run:
         return shown.get("text") if shown else None
 
 
+def _read_request(payload: bytes) -> dict[str, Any]:
+    """Return what a session asks for. A text of millions of values would keep all other threads waiting."""
+    try:
+        if len(payload) > kernel.MAX_CALL:
+            raise wire.Closed
+        if len(payload) > SMALL_CALL:
+            check_json_body(payload, CALL_VALUES)
+        request = json.loads(payload)
+    except (Invalid, ValueError, RecursionError):
+        raise wire.Closed from None
+    if not isinstance(request, dict):
+        raise wire.Closed
+    return request
+
+
 def _read_table(data: bytes | memoryview) -> Any:
     """Return the table of a display. The data is untrusted, so this can raise any exception."""
     import pyarrow as pa
@@ -571,6 +607,8 @@ def _read_table(data: bytes | memoryview) -> Any:
     table = reader.read_all()
     table.validate(full=True)  # offsets are untrusted, and Arrow does not check them when it reads values
     check_arrow_limits(table)
+    for batch in table.to_batches():
+        check_arrow_row_bytes(batch, ROW_BYTES)
     return table
 
 

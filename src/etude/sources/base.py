@@ -7,6 +7,7 @@ import json
 import os
 import time
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -14,6 +15,21 @@ from typing import Any, ClassVar
 from etude.errors import Cancelled, LimitExceeded, SourceError
 
 Json = dict[str, Any]
+VERDICTS = 512
+
+MOST_COLUMNS = 20_000
+"""Columns of all tables of a source that is a file or a folder: anyone who may upload one can make it wide."""
+
+
+def check_column_count(count: int, name: str) -> None:
+    """Raise `LimitExceeded` if the tables of a file have too many columns in all, before they are described."""
+    if count > MOST_COLUMNS:
+        raise LimitExceeded(
+            f"The tables of `{name}` have more than {MOST_COLUMNS:,} columns in all.",
+            hint="Remove tables that are not needed, or split it into several sources.",
+            limit="columns",
+            value=MOST_COLUMNS,
+        )
 
 
 def tables_fingerprint(tables: list[Json]) -> str:
@@ -93,7 +109,7 @@ class Mount:
     """Only these tables are granted; None grants all."""
     options: dict[str, str] = field(default_factory=dict)
     files: tuple[Json, ...] = ()
-    """For `files`: `{"table", "paths", "fingerprint", "notes", "in_place"}` for each table, all Parquet."""
+    """For `files`: `{"table", "paths", "fingerprint", "notes", "totals", "in_place"}` for each table, all Parquet."""
     unqualified: bool = False
     """Whether queries on another source may name its tables without its own name."""
 
@@ -122,11 +138,23 @@ class CheckedQuery:
     """The values of the statement's parameters, in their order; the engine binds them."""
 
 
+class Verdicts(OrderedDict[tuple[str, int], CheckedQuery]):
+    """Statements that passed the guard, by text and number of parameters. They hold only for what was checked then."""
+
+    def keep(self, key: tuple[str, int], checked: CheckedQuery) -> None:
+        """Add one, and drop the oldest if there are too many."""
+        self[key] = checked
+        if len(self) > VERDICTS:
+            self.popitem(last=False)
+
+
 class Driver(ABC):
     """One database engine. A driver runs one query at a time; only `cancel` is called from another thread."""
 
     dialect: ClassVar[str]
     """The name of the dialect in sqlglot."""
+    fixed: ClassVar[bool] = False
+    """Whether nothing that a verdict depends on can change while the source is open, so that verdicts may be kept."""
 
     column_types: Sequence[str] = ()
     """The engine's own names of the result's column types, known after `run` has started."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 
-from etude.errors import EtudeError, InvalidQuery, SourceError
-from etude.sources.query_hints import type_error_hint
+from etude.errors import EtudeError, InvalidQuery, SourceError, cut_message
+from etude.similar_names import similar_names
+from etude.sources.query_hints import suggest_query_word, type_error_hint
 
 
 def reraise_duckdb_limit(error: Exception) -> None:
@@ -37,7 +37,7 @@ def failed_duckdb_check(error: Exception, sql: str) -> EtudeError:
 def broken_duckdb_error(text: str) -> SourceError:
     """Return a fatal error, after which `engine.py` ends the engine."""
     return SourceError(
-        f"DuckDB failed: {text.splitlines()[0] if text else 'no reason given'}",
+        f"DuckDB failed: {cut_message(text).splitlines()[0] if text else 'no reason given'}",
         hint="The query triggers a bug in DuckDB: rewrite it. Other queries get a new engine.",
         fatal=True,
     )
@@ -48,7 +48,7 @@ _MARKED = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 
 def invalid_duckdb_query(error: Exception, sql: str, describe: Callable[[str], str] = str) -> InvalidQuery:
     """Return DuckDB's error about a query: its first paragraph and the line, without the excerpt of the query."""
-    message = describe(str(error))
+    message = describe(cut_message(str(error)))
     found = _MARKED.search(message)
     position = {"line": int(found.group(1))} if found else {}
     if (typed := type_error_hint(message, sql, "duckdb")) is not None:
@@ -65,12 +65,14 @@ def _hint(message: str) -> str:
     near = re.search(r"Did you mean \"?([^\"?]+)\"?\??|Candidate bindings: (.+)", message)
     if near is None:
         parser = message.startswith("Parser Error")
-        return "Check the syntax: the dialect is DuckDB." if parser else "Check the names and the syntax of the query."
+        misspelt = re.search(r'syntax error at or near "(\w{3,20})"', message) if parser else None
+        said = suggest_query_word(misspelt[1]) if misspelt else ""
+        return f"{said}Check the {'syntax: the dialect is DuckDB' if parser else 'names and the syntax of the query'}."
     named = [name.strip(' "') for name in (near.group(1) or near.group(2)).split(", ")]
     wanted = re.search(r'column "([^"]+)" not found|Table with name (\S+) does not exist', message)
     if near.group(2) and wanted:
         # DuckDB lists columns that are not alike at all.
-        close = difflib.get_close_matches((wanted.group(1) or wanted.group(2)).lower(), [n.lower() for n in named], n=1)
+        close = similar_names((wanted.group(1) or wanted.group(2)).lower(), [n.lower() for n in named], n=1)
         if not close:
             return f"Columns: {', '.join(f'`{n}`' for n in named)}."
         named = [n for n in named if n.lower() == close[0]]

@@ -14,7 +14,6 @@ import shutil
 import sys
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -22,14 +21,26 @@ from socket import socket
 from typing import Any, NoReturn
 
 from etude import process_confinement, wire
-from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
+from etude.arrow_limits import check_arrow_row_bytes
+from etude.errors import (
+    Cancelled,
+    EtudeError,
+    InvalidQuery,
+    LimitExceeded,
+    Refused,
+    SourceError,
+    cut_message,
+    problem,
+)
 from etude.lean_imports import import_without_numpy, import_without_pandas
-from etude.sources.base import CheckedQuery, Driver, Json, Mount
+from etude.redaction import redact
+from etude.sources.base import CheckedQuery, Driver, Json, Mount, Verdicts
 
 CHUNK = 4 << 20
+COLUMNS = 10_000
+"""The most columns of a result: each takes kilobytes in the process that receives it, however few rows there are."""
 WINDOW = 3
 """At most this many chunks of a result are sent ahead of the host: this bounds memory on both sides."""
-VERDICTS = 512
 PROGRESS_S = 0.2
 NICE = 10
 """Niceness: above the host's, below that of sessions."""
@@ -85,7 +96,7 @@ class Engine:
         self._control = control
         self._isolation = isolation
         self._driver: Driver | None = None
-        self._verdicts: OrderedDict[tuple[str, int], CheckedQuery] = OrderedDict()
+        self._verdicts = Verdicts()
         self._running: int | None = None
         self._cancelled = 0
         self._loading: Any = None
@@ -133,6 +144,9 @@ class Engine:
                 raise SourceError(f"Unknown request `{other}`.")
 
     def _fail(self, error: EtudeError) -> None:
+        if isinstance(error, SourceError):
+            # Libraries may quote the address that they were given, with its password.
+            error.message = redact(cut_message(error.message))
         wire.send_wire_frame(self._data, {"ok": False, "error": problem(error)})
 
     @property
@@ -258,12 +272,12 @@ class Engine:
             from etude.sources.query_parameters import decode_query_params, place_query_params
 
             text, values = place_query_params(sql, decode_query_params(encoded) or (), self._opened.dialect)
+        driver = self._opened
         known = self._verdicts.get((text, len(values)))
         if known is None:
-            known = self._opened.check(text, len(values)) if values else self._opened.check(text)
-            self._verdicts[text, len(values)] = known
-            if len(self._verdicts) > VERDICTS:
-                self._verdicts.popitem(last=False)
+            known = driver.check(text, len(values)) if values else driver.check(text)
+            if driver.fixed:
+                self._verdicts.keep((text, len(values)), known)
         return replace(known, params=values, written=sql) if values else known
 
     def _query(self, head: Json) -> None:
@@ -351,6 +365,7 @@ class _Cap:
         self._limit: int = limits["limit"]
         self._max_rows: int = limits["rows"]
         self._max_size: int = limits["bytes"]
+        self._max_row: int = limits["row_bytes"]
         self.rows = 0
         self.size = 0
         self.truncated = False
@@ -368,6 +383,13 @@ class _Cap:
                 return
 
     def _fit(self, batch: Any) -> Any:
+        if batch.num_columns > COLUMNS:
+            raise LimitExceeded(
+                f"The result has {batch.num_columns:,} columns; the limit is {COLUMNS:,}.",
+                hint="Name the columns that you need.",
+                limit="columns",
+                value=COLUMNS,
+            )
         if self._limit and self.rows + batch.num_rows > self._limit:
             self.truncated = True
             batch = batch.slice(0, self._limit - self.rows)
@@ -387,6 +409,7 @@ class _Cap:
                 limit="bytes",
                 value=self._max_size,
             )
+        check_arrow_row_bytes(batch, self._max_row, self.rows)
         return batch
 
 
@@ -405,6 +428,7 @@ def _check_budget(estimate: Json, head: Json) -> None:
 
 
 def _load_file(job: Json, config: dict[str, str], watch: Callable[[Any], None]) -> list[Json]:
+    from dataclasses import asdict
     from pathlib import Path
 
     from etude.sources.files.load import DiscoveredTable, load
@@ -415,6 +439,7 @@ def _load_file(job: Json, config: dict[str, str], watch: Callable[[Any], None]) 
     loaded = load(file, Path(job["out_dir"]), config, watch)
     return [
         {"table": t.table, "paths": t.paths, "notes": t.report.summary(), "in_place": set(t.paths) <= set(file.paths)}
+        | {"totals": [asdict(total) for total in t.report.totals]}
         for t in loaded
     ]
 

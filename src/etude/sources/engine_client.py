@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude import wire
-from etude.arrow_limits import check_arrow_limits
+from etude.arrow_limits import check_arrow_limits, check_arrow_row_bytes
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, from_problem
 from etude.scratch_folder import ScratchFolder
 from etude.sources import engine_process
@@ -165,8 +165,8 @@ class EngineClient:
             try:
                 yield self._loaded(wait, path, tell)
             except EtudeError as error:
-                if isinstance(error, Cancelled) or error.details.get("limit") == "timeout_s":
-                    raise  # the query ends, and with it the reading of all files
+                if isinstance(error, Cancelled) or error.details.get("limit") in ("timeout_s", "storage"):
+                    raise  # the query or the upload ends, and with it the reading of all files
                 yield error
                 if not self.alive:
                     return
@@ -241,7 +241,8 @@ class EngineClient:
         stream = ResultStream()
         stream.info = self.info
         stream.started(lambda: self._cancel(query_id))
-        stream.batches = self._batches(stream, time.monotonic() + given["timeout_s"], given["timeout_s"], on_progress)
+        batches = self._batches(stream, time.monotonic() + given["timeout_s"], given["timeout_s"], on_progress)
+        stream.batches = _check_rows(batches, given["row_bytes"])
         return stream
 
     def _batches(
@@ -391,6 +392,16 @@ def _decode(blob: Any) -> list[Any]:
     for batch in batches:
         check_arrow_limits(batch)
     return batches or [empty_batch(reader.schema)]
+
+
+def _check_rows(batches: Iterator[Any], most: int) -> Iterator[Any]:
+    """Pass on batches whose rows are within the limit. The engine refuses others too, but it may be compromised."""
+    rows = 0
+    with contextlib.closing(batches):  # type: ignore[type-var]
+        for batch in batches:
+            check_arrow_row_bytes(batch, most, rows)
+            yield batch
+            rows += batch.num_rows
 
 
 def _checked(head: Json) -> Json:

@@ -1,4 +1,4 @@
-"""Several sources in one query: attached if DuckDB can read them in place, otherwise the tables it names are copied.
+"""Several sources in one query: attached if DuckDB may read them in place, otherwise the tables it names are copied.
 
 Each table is copied through its own engine and guard: all columns, unless the query provably names those it uses.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -21,6 +22,7 @@ from etude.sources.engine_client import ResultStream
 from etude.sources.engine_pool import EnginePool
 from etude.sources.named_columns import choose_named_columns
 from etude.sources.query_parameters import Encoded
+from etude.sources.quoting import fold_duckdb_name
 from etude.sources.registered_tables import RegisteredTables
 from etude.sources.source import Source, relay_source_stream, stream_source_query
 from etude.sources.sql_parsing import check_text_size, parse_one_sql
@@ -74,10 +76,11 @@ def query_federated_sources(
         try:
             mounts, keys = [], []
             names = None
-            if not all(source.native for source in sources):
+            attached = [source for source in sources if _is_attached(source, sources)]
+            if len(attached) < len(sources):
                 names = _named_columns(sql, pool, left, sources[0].tenant)
             for source in sources:
-                if source.native:
+                if source in attached:
                     key, mount = source.mount(on_progress, left.wait(stream))
                 else:
                     key, mount = _copy(source, sources, sql, names, folder.path, left, stream, on_progress)
@@ -98,6 +101,16 @@ def query_federated_sources(
 
     stream.batches = batches()
     return stream
+
+
+def _is_attached(source: Source, sources: list[Source]) -> bool:
+    """Return whether a source is read in place.
+
+    A DuckDB file of which only some tables are granted is not attached beside another: the views and macros of that
+    other file run with all that is attached, and could read the tables that are not granted.
+    """
+    alone = all(other is source or other.kind != "duckdb" for other in sources)
+    return source.native and (source.kind != "duckdb" or source.spec.tables is None or alone)
 
 
 class _Left:
@@ -146,7 +159,7 @@ def _copy(
         columns = choose_named_columns((c.name for c in table.columns), names)
         _copy_table(source, table, columns, path, left, stream, on_progress)
         files.append({"table": table.name, "paths": [str(path)], "fingerprint": table.fingerprint or ""})
-    return (source.name, str(folder)), Mount(source.name, "files", source.url, None, {}, tuple(files))
+    return (source.name, str(folder)), Mount(source.name, "files", "", None, {}, tuple(files))
 
 
 def _named_tables(source: Source, sources: list[Source], sql: str, limits: Limits) -> list[Table]:
@@ -159,12 +172,32 @@ def _named_tables(source: Source, sources: list[Source], sql: str, limits: Limit
         raise InvalidQuery(f"The query cannot be read: {error}.", hint="Check the SQL.") from None
     wanted = set()
     for table in tree.find_all(exp.Table):
-        parts = [p.name.lower() for p in table.parts]
-        if parts[0] == source.name and len(parts) > 1:
+        parts = [p.name for p in table.parts]
+        if parts[0].lower() == source.name and len(parts) > 1:
             wanted.add(".".join(parts[1:]))
         elif source is sources[0] and len(parts) == 1:
             wanted.add(parts[0])
-    return [t for t in source.catalog(limits).tables if t.name.lower() in wanted]
+    return _choose_tables(wanted, source.catalog(limits).tables)
+
+
+def _choose_tables(wanted: Iterable[str], tables: Iterable[Table]) -> list[Table]:
+    """Return the tables that these names mean; raise `InvalidQuery` if DuckDB could not tell them apart by name."""
+    exact: dict[str, Table] = {}
+    folded: dict[str, list[Table]] = defaultdict(list)
+    for table in tables:
+        exact[table.name] = table
+        folded[fold_duckdb_name(table.name)].append(table)
+    chosen: dict[str, Table] = {}
+    for name in sorted(wanted):
+        for table in [exact[name]] if name in exact else folded.get(fold_duckdb_name(name), []):
+            place = fold_duckdb_name(table.name if "." in table.name else f"main.{table.name}")
+            other = chosen.setdefault(place, table)
+            if other is not table:
+                raise InvalidQuery(
+                    f"`{name}` may mean `{other.name}` or `{table.name}`, which a join of sources cannot tell apart.",
+                    hint="Write the name of one of them exactly, or query this source alone.",
+                )
+    return list(chosen.values())
 
 
 def _named_columns(sql: str, pool: EnginePool, left: _Left, tenant: str) -> frozenset[str] | None:
@@ -190,7 +223,7 @@ def _copy_table(
 
     dialect = source.catalog(left.limits()).dialect
     # Built, not parsed: the names of tables come from the data.
-    schema, _, name = table.name.rpartition(".") if dialect != "sqlite" else ("", "", table.name)
+    schema, _, name = table.name.partition(".") if dialect != "sqlite" and "." in table.name else ("", "", table.name)
     where = exp.table_(name, db=schema or None, quoted=True)
     select = exp.select(*(exp.column(c, quoted=True) for c in columns)).from_(where).sql(dialect=dialect, identify=True)
     # Without the caller's `limit`, which is for the result: a part of a table would give wrong results.

@@ -8,14 +8,14 @@ guard is one layer of three: the others are the engine's hardened settings (`duc
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
+from etude.similar_names import similar_names
 from etude.sources.base import CheckedQuery, Json
 from etude.sources.cte_scope import CteScope, first_cte_positions
 from etude.sources.duckdb_errors import failed_duckdb_check
@@ -42,6 +42,10 @@ _SHOWN = frozenset({"DESCRIBE", "SUMMARY", "SHOW", "SHOW_FROM", "SHOW_UNQUALIFIE
 _SPECIAL = frozenset({'"tables"'})
 _SPECIAL_IF_ALL_GRANTED = frozenset({'"databases"', "__show_tables_expanded"})
 _FUNCTION_SCHEMAS = frozenset({"", "main", "pg_catalog"})
+_BY_NAME = frozenset({"list_aggregate", "list_aggr", "aggregate", "array_aggregate", "array_aggr"})
+"""Functions that call the aggregate that a text names."""
+_BUILT_IN = ["system", "main"]
+"""The catalog and schema that DuckDB itself writes before the names of built-in functions."""
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(?=[a-z(])", re.IGNORECASE)
 _KEYWORDS_AFTER_PIVOT_ON = frozenset({"using", "group", "order", "limit", "offset"})
 
@@ -57,11 +61,14 @@ class DuckdbGrantedNames:
         self._searched = (self.default, *map(fold_duckdb_name, also))
         self.all_granted = all_granted
         self._shown: dict[tuple[str, str, str], str] = {}
+        self._keys: dict[str, list[tuple[str, str, str]]] = {}
         for catalog, schema, table in tables:
             shown = table if schema == "main" else f"{schema}.{table}"
             if fold_duckdb_name(catalog) != self.default:
                 shown = f"{catalog}.{shown}"
-            self._shown[fold_duckdb_name(catalog), fold_duckdb_name(schema), fold_duckdb_name(table)] = shown
+            key = (fold_duckdb_name(catalog), fold_duckdb_name(schema), fold_duckdb_name(table))
+            self._shown[key] = shown
+            self._keys.setdefault(shown, []).append(key)
 
     def find(self, path: list[str]) -> str | None:
         """Return the display name of a granted table, or None if the path does not name one."""
@@ -76,15 +83,17 @@ class DuckdbGrantedNames:
             keys = []
         return next((self._shown[k] for k in keys if k in self._shown), None)
 
+    def keys_of(self, shown: str) -> list[tuple[str, str, str]]:
+        """Return catalog, schema and name, folded, of each table that has this display name."""
+        return self._keys.get(shown, [])
+
     def nearest(self, path: list[str]) -> str:
         """Return a hint that names the most similar table, or the first few tables if none is similar."""
         shown = sorted(self._shown.values())
         # A table may be named without its schema.
         by_name = {name.rpartition(".")[2].lower(): name for name in reversed(shown)}
         by_name |= {name.lower(): name for name in shown}
-        near = difflib.get_close_matches(".".join(path).lower(), by_name, n=1) or difflib.get_close_matches(
-            path[-1].lower(), by_name, n=1
-        )
+        near = similar_names(".".join(path).lower(), by_name, n=1) or similar_names(path[-1].lower(), by_name, n=1)
         if near:
             return f"Did you mean `{by_name[near[0]]}`?"
         listed = ", ".join(f"`{s}`" for s in shown[:8])
@@ -94,9 +103,19 @@ class DuckdbGrantedNames:
 class DuckdbGuard:
     """Checks statements against the granted tables and the allowed functions."""
 
-    def __init__(self, connection: Any, names: DuckdbGrantedNames, macros: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        names: DuckdbGrantedNames,
+        macros: Callable[[], Iterable[str]] = tuple,
+        check_uses: Callable[[Iterable[str], Iterable[str]], None] | None = None,
+        function_schemas: Iterable[str] = (),
+    ) -> None:
+        """`check_uses` gets the tables and functions of each statement, and may refuse them."""
         self._connection = connection
         self._names = names
+        self._check_uses = check_uses
+        self._function_schemas = _FUNCTION_SCHEMAS | frozenset(function_schemas)
         self._functions = allowed_functions("duckdb")
         self._table_functions = allowed_functions("duckdb_tables")
         # Listed once a query calls a function that is not on the lists: DuckDB takes long to list them.
@@ -231,8 +250,11 @@ class DuckdbGuard:
         return self._walk(self._tree(text, original), original if text == original else None, params)
 
     def _walk(self, node: Json, text: str | None, params: int = 0) -> tuple[str, ...]:
-        walk = _Walk(self._names, self._functions, self._table_functions, self._macros, text, params)
+        allowed = _Allowed(self._functions, self._table_functions, self._macros, self._function_schemas)
+        walk = _Walk(self._names, allowed, text, params)
         walk.node(node, None)
+        if self._check_uses is not None:
+            self._check_uses(walk.tables, walk.functions)
         return tuple(sorted(walk.tables))
 
     def _tree(self, text: str, original: str) -> Json:
@@ -385,23 +407,29 @@ def _on_list(words: list[str], start: int) -> Iterator[tuple[int, int]]:
         depth += (word in {"(", "[", "{"}) - (word in {")", "]", "}"})
 
 
+class _Allowed(NamedTuple):
+    """The functions that a statement may call."""
+
+    functions: frozenset[str]
+    table_functions: frozenset[str]
+    macros: Callable[[], frozenset[str]]
+    schemas: frozenset[str]
+
+
 class _Walk:
     """One pass over a tree. `scope` holds the names of the common table expressions that a node can see, if any."""
 
     def __init__(
         self,
         names: DuckdbGrantedNames,
-        functions: frozenset[str],
-        table_functions: frozenset[str],
-        macros: Callable[[], frozenset[str]],
+        allowed: _Allowed,
         text: str | None,
         params: int = 0,
     ) -> None:
         self.tables: set[str] = set()
+        self.functions: set[str] = set()
         self._names = names
-        self._functions = functions
-        self._table_functions = table_functions
-        self._macros = macros
+        self._allowed = allowed
         self._text = text
         self._params = {str(number) for number in range(1, params + 1)}
 
@@ -460,14 +488,14 @@ class _Walk:
         if group not in _EXPRESSIONS:
             self._refuse(item, f"the expression `{group}`", "node")
         if group in ("FUNCTION", "WINDOW"):
-            self._function(item, self._functions, "function")
+            self._function(item, self._allowed.functions, "function")
 
     def _reference(self, item: Json, kind: str, scope: CteScope | None) -> None:
         if kind == "BASE_TABLE":
             self._table(item, item["qualified_name"]["path"], scope)
         elif kind == "TABLE_FUNCTION":
             function = item.get("function", {})
-            self._function(function, self._table_functions, "table function", at=item)
+            self._function(function, self._allowed.table_functions, "table function", at=item)
             for part, value in item.items():
                 if part == "function":
                     for inner, argument in function.items():
@@ -499,11 +527,16 @@ class _Walk:
         path = [
             fold_duckdb_name(p) for p in item.get("qualified_name", {}).get("path", [item.get("function_name", "")])
         ]
+        if path[:-1] == _BUILT_IN:
+            path = path[-1:]
         if path[-1] not in allowed:
-            allowed |= self._macros()
-        if path[-1] not in allowed or len(path) > 2 or (len(path) == 2 and path[0] not in _FUNCTION_SCHEMAS):
+            allowed |= self._allowed.macros()
+        self.functions.add(path[-1])
+        if path[-1] in _BY_NAME:
+            self._called_by_name(item, at or item)
+        if path[-1] not in allowed or len(path) > 2 or (len(path) == 2 and path[0] not in self._allowed.schemas):
             name = ".".join(path)
-            near = difflib.get_close_matches(path[-1], allowed, n=1, cutoff=0.8)
+            near = similar_names(path[-1], allowed, n=1, cutoff=0.8)
             hint = "Read a table of this source instead; `SHOW TABLES` lists them." if noun == "table function" else ""
             missing = missing_function_hint(path[-1], "duckdb") if noun == "function" and len(path) == 1 else None
             if missing is not None:
@@ -511,6 +544,19 @@ class _Walk:
             if near and near[0] != path[-1]:
                 hint = f"Did you mean `{near[0]}`?"
             self._refuse(at or item, f"the {noun} `{name}`", "function", hint=hint)
+
+    def _called_by_name(self, item: Json, at: Json) -> None:
+        """Check the aggregate that `list_aggregate(list, 'name')` calls."""
+        given = [argument.get("expression", {}).get("literal", {}) for argument in item.get("arguments", [])]
+        # The first is a text in `list.list_aggregate('name')`, if `list` is a column with the name of a schema.
+        texts = [literal.get("text", "") for literal in given[:2] if literal.get("kind") == "STRING"]
+        name = fold_duckdb_name(str(texts[0])) if len(texts) == 1 and given[1:] and given[1] else ""
+        if name not in self._allowed.functions:
+            hint = "Name an aggregate that a query may call, as a text: `list_aggregate(list, 'sum')`."
+            self._refuse(
+                at, f"the aggregate `{name}`" if name else "an aggregate without a plain name", "function", hint
+            )
+        self.functions.add(name)
 
     def _show(self, item: Json, scope: CteScope | None) -> None:
         if item.get("show_type") not in _SHOWN:

@@ -37,6 +37,10 @@ IMPLIED_FUNCTIONS = _words(
 _WRITES = ("intoClause", "lockingClause")
 """Parts of a SELECT that do more than read."""
 _TEXTS = ("SCONST", "USCONST", "BCONST", "XCONST", "UIDENT")
+_PATHS = ("funcname", "names")
+"""The names of a function and of a type, each in parts."""
+_TO_TEXT = (["text"], ["pg_catalog", "varchar"], ["varchar"])
+_AROUND = 6
 _COMMENTS = ("SQL_COMMENT", "C_COMMENT")
 # The tree comes as JSON without blanks. It can be thousands of levels deep, so no recursive parser reads it.
 _JSON = re.compile(r'"((?:[^"\\]|\\.)*)"(:)?|[{}]')
@@ -50,8 +54,12 @@ class PostgresReading:
     """Each as (schema, name), or (name,) if the text has no schema."""
     ctes: frozenset[str]
     functions: frozenset[str]
+    types: frozenset[tuple[str, ...]]
+    """Each as (schema, name), or (name,). The types of SQL's own grammar, such as `integer`, are in `pg_catalog`."""
     texts: frozenset[tuple[int, int]]
     """Where each text and each quoted name starts and ends."""
+    bare_typeof: bool = False
+    """Whether a result of `pg_typeof` is used other than as a column of the outermost SELECT or cast to text."""
 
 
 @dataclass
@@ -63,6 +71,8 @@ class _Node:
     """The key that was read last."""
     names: dict[str, str] = field(default_factory=dict)
     path: list[str] = field(default_factory=list)
+    around: tuple[_Node, ...] = ()
+    """The innermost of the open nodes around it; the last one is its parent."""
 
 
 def read_postgres_query(sql: str) -> PostgresReading:
@@ -79,6 +89,7 @@ def read_postgres_query(sql: str) -> PostgresReading:
             column=len(before) - before.rfind("\n"),
         ) from None
     tables, ctes, functions, statements = set[tuple[str, ...]](), set[str](), set[str](), 0
+    types, typeofs = set[tuple[str, ...]](), list[_Node]()
     for node in _nodes(tree):
         if node.kind == "RangeVar":
             parts = (node.names.get(part) for part in ("catalogname", "schemaname", "relname"))
@@ -87,10 +98,27 @@ def read_postgres_query(sql: str) -> PostgresReading:
             ctes.add(node.names["ctename"])
         elif node.kind == "FuncCall":
             functions.add(_function(node.path))
+            if node.path[-1] == "pg_typeof" and not _is_column(node):
+                # It is a value of a TypeCast or of anything else.
+                typeofs.append(node.around[-2])
+        elif "names" in node.names:
+            types.add(tuple(node.path))
+            if node.around[-1].kind == "TypeCast":
+                node.around[-1].path = node.path
         statements += "stmt" in node.names
     if statements != 1:
         _refuse("The text is not one statement for Postgres.")
-    return PostgresReading(frozenset(tables), frozenset(ctes), frozenset(functions), frozenset(_texts(sql, tokens)))
+    texts = frozenset(_texts(sql, tokens))
+    bare = any(cast.kind != "TypeCast" or cast.path not in _TO_TEXT for cast in typeofs)
+    return PostgresReading(frozenset(tables), frozenset(ctes), frozenset(functions), frozenset(types), texts, bare)
+
+
+def _is_column(call: _Node) -> bool:
+    """Return whether a call is a column of the outermost SELECT, which no other query combines with its own."""
+    # Around it are: its value in ResTarget, that, an item of a list, SelectStmt, and the statement of the text.
+    target, select, text = call.around[-2], call.around[-4], call.around[-6]
+    is_item = target.kind == "ResTarget" and (select.kind, select.key) == ("SelectStmt", "targetList")
+    return is_item and "stmt" in text.names
 
 
 def _parse(sql: str) -> str:
@@ -119,7 +147,7 @@ def _nodes(tree: str) -> Iterator[_Node]:
         elif text is not None:
             value = json.loads(found[0])
             inner.names[inner.key] = value
-            if inner.kind == "String" and len(open_nodes) > 2 and open_nodes[-3].key == "funcname":
+            if inner.kind == "String" and len(open_nodes) > 2 and open_nodes[-3].key in _PATHS:
                 open_nodes[-3].path.append(value)
         elif found[0] == "{":
             kind = inner.key if inner.key[:1].isupper() else ""
@@ -127,7 +155,10 @@ def _nodes(tree: str) -> Iterator[_Node]:
                 _refuse(f"Postgres reads `{kind}` in this query, which is not allowed.")
             open_nodes.append(_Node(kind))
         else:
-            yield open_nodes.pop()
+            node = open_nodes.pop()
+            if node.path:
+                node.around = tuple(open_nodes[-_AROUND:])
+            yield node
 
 
 def _texts(sql: str, tokens: Any) -> Iterator[tuple[int, int]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from etude.similar_names import similar_names
 from etude.sources.sql_parsing import parse_sql
 
 if TYPE_CHECKING:
@@ -121,6 +123,35 @@ def missing_function_hint(name: str, dialect: str) -> tuple[str, str] | None:
     if not instead:
         return None
     return f"{ENGINES[dialect]} has no function `{name}`.", f"Use {instead}."
+
+
+# --- words that are spelt wrong
+
+_COMMANDS = frozenset(
+    ["delete", "insert", "update", "drop", "create", "alter", "set", "copy", "attach", "load", "call", "merge", "grant"]
+)
+_CLAUSES = (
+    "SELECT",
+    "WITH",
+    "VALUES",
+    "EXPLAIN",
+    "DESCRIBE",
+    "SHOW",
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "ORDER",
+    "HAVING",
+    "LIMIT",
+)
+
+
+def suggest_query_word(word: str) -> str:
+    """Return which word of a query a misspelt one is near to, as a question; empty if there is none."""
+    if word.lower() in _COMMANDS or word.upper() in _CLAUSES:
+        return ""
+    near = similar_names(word.upper(), _CLAUSES, n=1, cutoff=0.75)
+    return f"Did you mean `{near[0]}`? " if near else ""
 
 
 # --- types that do not fit
@@ -309,3 +340,43 @@ def _date_differences(trees: Iterable[exp.Expr | None], dates: Collection[str]) 
 
     subs = [sub for tree in trees if tree is not None for sub in tree.find_all(exp.Sub)]
     return [sub for sub in subs if is_date(sub.this) and is_date(sub.expression)]
+
+
+_USING = re.compile(
+    r"cannot join using column (\w+)"  # SQLite
+    r"|column \"(\w+)\" specified in USING clause"  # Postgres
+    r"|Unknown column '(\w+)' in 'from clause'",  # MySQL
+    re.IGNORECASE,
+)
+
+
+def _join_hint(name: str, columns: Sequence[str]) -> str:
+    """Return a hint for a join on a column that one of the tables does not have."""
+    times = Counter(c.lower() for c in columns)
+    shared = [c for c in dict.fromkeys(c.lower() for c in columns) if times[c] > 1]
+    near = similar_names(name.lower(), shared or list(times), n=3, cutoff=0.5) or shared[:3]
+    shown = ", ".join(f"`{next(c for c in columns if c.lower() == found)}`" for found in near)
+    if shared:
+        return f"More than one of the tables has {shown}. If the names differ, write ON a.x = b.y."
+    return f"Write ON a.x = b.y{f'; there are {shown}' if shown else ''}."
+
+
+def guard_column_hint(message: str, columns: Iterable[str]) -> str:
+    """Return a hint for an engine's error about a name: the most similar column, if one is similar."""
+    columns = list(columns)
+    known = {c.lower(): c for c in columns}
+    if re.search(r"near ['\"]ALL\b", message, re.IGNORECASE):
+        return "Only DuckDB has GROUP BY ALL and ORDER BY ALL: write the columns out."
+    if (joined := _USING.search(message)) is not None:
+        return _join_hint(next(filter(None, joined.groups())), columns)
+    absent = re.search(r"no such (?:function: (\w+)|column: (INTERVAL)$)", message)
+    if absent and (instead := function_hint(absent[1] or "date_add", "sqlite")):
+        return f"Use {instead}."
+    if "syntax error" in message or "unrecognized token" in message:
+        return ""
+    # The message may quote a long value, and finding similar names takes time.
+    for word in re.findall(r"[\w$]+", message[:1000]):
+        near = similar_names(word.lower(), known, n=1, cutoff=0.75)
+        if near and near[0] != word.lower():
+            return f"Did you mean `{known[near[0]]}`?"
+    return "`DESCRIBE table` lists the columns of a table."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import math
 import re
 import uuid
@@ -12,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from etude.errors import Invalid
+from etude.similar_names import similar_names
 
 Params = Sequence[Any] | Mapping[str, Any]
 """Values for `?` or `$1` in their order, or for `$name` and `:name` by name."""
@@ -225,7 +225,7 @@ class _NamedPlaces:
             return name
         # After a colon there may also be a slice or a cast, so only `$` is certain to name a parameter.
         if mark[0] == "$" and not name.isdigit():
-            near = difflib.get_close_matches(name, self._values, n=1)
+            near = similar_names(name, self._values, n=1)
             hint = f"Did you mean `${near[0]}`?" if near else f"Given: {', '.join(self._values)}."
             raise Invalid(f"The parameter `${name}` has no value.", hint=hint)
         return None

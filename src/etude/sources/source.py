@@ -24,9 +24,10 @@ from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
 from etude.sources.files.file_cache import LOAD_S, load_files_through_cache
 from etude.sources.files.load_report import load_notes_of_query
 from etude.sources.query_parameters import Encoded
+from etude.sources.quoting import fold_duckdb_name
 from etude.sources.source_url import resolve_source_url, source_kind, source_path
 
-FILE_OPTIONS = ("dates", "decimal", "follow_links", "strict")
+FILE_OPTIONS = ("dates", "decimal", "encoding", "follow_links", "strict")
 SIZES_S = 60.0
 """How long the sizes of tables are cached; they serve only estimates."""
 REMOTE_S = 10.0
@@ -129,8 +130,8 @@ class Source:
         return (self.name, self.url, tables, options, mark), mount
 
     def _mount_files(self, on_progress: OnProgress | None, wait: LoadWait) -> tuple[Key, Mount]:
-        from etude.sources.files.column_types import READING, parse_reading_options
         from etude.sources.files.discover import discover_files
+        from etude.sources.files.reading_options import READING, parse_reading_options
 
         options = self.spec.options
         for name in options:
@@ -157,8 +158,8 @@ class Source:
                     notes.append(f"Not read, because they link to files outside the folder: {names}.")
                 granted = self.spec.tables
                 if granted is not None:
-                    wanted = {t.lower() for t in granted}
-                    entries = [e for e in entries if e["table"].lower() in wanted]
+                    wanted = {fold_duckdb_name(t) for t in granted}
+                    entries = [e for e in entries if fold_duckdb_name(e["table"]) in wanted]
                 self._loaded = (mark, Mount(self.name, "files", self.url, granted, {}, tuple(entries)))
                 self._notes = tuple(notes)
                 self._load_notes = {e["table"]: e["notes"] for e in entries if e["notes"]}
@@ -342,10 +343,35 @@ def relay_source_stream(inner: ResultStream, outer: ResultStream) -> Iterator[An
         outer.end, outer.info = inner.end, inner.info
 
 
+LONGEST_NAME = 1_000
+"""Characters of the name of a table or a column: names are in prompts, indexes, errors and pages."""
+
+
+def _check_name_lengths(source: str, tables: list[dict[str, Any]]) -> None:
+    """Raise `LimitExceeded` if a name is too long; cut the names of types, such as enumerations of many values."""
+    for table in tables:
+        for column in table["columns"]:
+            if len(column["type"]) > LONGEST_NAME:
+                column["type"] = column["type"][:LONGEST_NAME] + "…"
+        for name in (table["name"], *(column["name"] for column in table["columns"])):
+            if len(name) > LONGEST_NAME:
+                raise LimitExceeded(
+                    f"A table or column of `{source}` has a name of {len(name):,} characters: `{name[:40]}…`.",
+                    hint=f"Names have at most {LONGEST_NAME:,} characters; rename it.",
+                    limit="name_length",
+                    value=LONGEST_NAME,
+                )
+
+
 def make_source_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, Any]]) -> Catalog:
     """Return a catalog of the tables that a driver described."""
+    _check_name_lengths(source, tables)
     keys = {t["name"]: t.get("primary_key", ()) for t in tables}
-    for key in (k for t in tables for k in t.get("foreign_keys", ())):
+    granted = {name.lower() for name in keys}
+    for table in tables:
+        # A reference to a table that is not granted would tell its name and columns.
+        table["foreign_keys"] = [k for k in table.get("foreign_keys", ()) if k["to_table"].lower() in granted]
+    for key in (k for t in tables for k in t["foreign_keys"]):
         # A reference without column names refers to the key.
         key["to_columns"] = key.get("to_columns") or keys.get(key["to_table"], ())
     entries = tuple(Table.model_validate(t) for t in tables)

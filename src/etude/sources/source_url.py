@@ -49,6 +49,11 @@ def source_kind(url: str) -> str:
             return "sqlite"
         if head[8:12] == b"DUCK":
             return "duckdb"
+    elif os.path.exists(path) and not os.path.isdir(path):
+        raise Invalid(
+            f"`{url}` is not a file: a pipe or a device can be read only once.",
+            hint="Write its content to a file first, and give the path of that file.",
+        )
     return "files"
 
 

@@ -7,7 +7,9 @@ that parses text of a caller, a run, a file or a model uses this module; `tests/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from etude.errors import Refused
@@ -17,11 +19,15 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 1 << 20
 MAX_TOKENS = 100_000
+MAX_PIECES = 2 * MAX_TOKENS
 MAX_DEPTH = 40
 MAX_TYPE_DEPTH = 8
 """The limit of brackets inside each other that follow the name of a type."""
 _NODES, _NODES_PER_TOKEN = 3_000, 4
 """The limit of nodes that the parser may make, also of those that it discards. A usual query has fewer than tokens."""
+
+
+_PIECE = re.compile(r"\w+|[^\w\s]")
 
 
 def too_deep_error() -> Refused:
@@ -78,7 +84,22 @@ def parse_sql_tokens(tokens: Sequence[Any], sql: str, dialect: str) -> list[exp.
 
 def parse_sql(sql: str, dialect: str) -> list[exp.Expr | None]:
     """Return the trees of the statements in a text; raise `Refused` beyond a limit, or an error of sqlglot."""
+    _check_pieces(sql)
     return parse_sql_tokens(tokenize_sql(sql, dialect), sql, dialect)
+
+
+def _check_pieces(sql: str) -> None:
+    """Raise `Refused` if the text may have far too many tokens: making a million takes seconds and 300 MiB.
+
+    The words inside texts and comments count too, because only the tokenizer knows where these end.
+    """
+    pieces = _PIECE.finditer(sql) if len(sql) > MAX_PIECES else iter(())
+    if next(islice(pieces, MAX_PIECES, None), None) is not None:
+        raise Refused(
+            f"The query has more than {MAX_PIECES:,} words and symbols.",
+            hint="Join with a table instead of listing values.",
+            reason="size",
+        )
 
 
 def parse_one_sql(sql: str, dialect: str) -> exp.Expr:

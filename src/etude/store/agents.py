@@ -16,9 +16,10 @@ from typing import Any, Literal, cast, get_args
 from etude.entities import Entity
 from etude.errors import Conflict, Invalid, NotFound
 from etude.ids import new_id
-from etude.redaction import is_redacted_name
+from etude.redaction import MASK, is_redacted_name, redact_url_path
 from etude.store.action import ATTEMPTS, URGENCY, NewAction
-from etude.store.base import ALL, Page, Rows, store_row_limit
+from etude.store.base import Rows
+from etude.store.paging import ALL, Page, store_row_limit
 from etude.store.queue import WAKE_URGENCY, Queue, agent_not_found_in_queue
 from etude.store.queue_dialect import REFRESH, QueueTransaction, clean_for_queue, json_for_queue
 from etude.store.record_bytes import count_text_bytes
@@ -554,13 +555,20 @@ def _activity(status: str, running: int | None, head: int | None, next_at: float
     return "waiting" if next_at is not None else "done" if done else "idle"
 
 
+def _shown_setting(name: str, value: Any) -> Any:
+    """Return a value of an agent's configuration as every reader may see it."""
+    if not isinstance(value, str):
+        return value
+    return MASK if is_redacted_name(name) else redact_url_path(value) if name == "url" else value
+
+
 def _agent_info(row: tuple[Any, ...]) -> AgentInfo:
     _, agent_id, kind, config, status, running, head, done, step_no, tokens, cost, thread, output, error, *times = row
     created, updated, next_at = times
     return AgentInfo(
         id=agent_id,
         kind=kind,
-        config={k: "***" if isinstance(v, str) and is_redacted_name(k) else v for k, v in json.loads(config).items()},
+        config={k: _shown_setting(k, v) for k, v in json.loads(config).items()},
         status=status,
         activity=_activity(status, running, head, next_at, done),
         step_no=step_no,

@@ -1,4 +1,4 @@
-"""The base of every store: event logs of runs, threads, registered sources; versions of the schema, full disks.
+"""The base of every store: event logs of runs, threads, registered sources, storage quotas.
 
 All behaviour is here, in SQL that both SQLite and Postgres accept; a subclass adds connections, transactions and
 the lock that shows that a worker is alive.
@@ -6,28 +6,40 @@ the lock that shows that a worker is alive.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import os
 import re
 import threading
-import unicodedata
+import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache, partial
-from importlib import resources
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar
 
-from etude.errors import Conflict, Interrupted, Invalid, LimitExceeded, NotFound, Unavailable, problem
+from etude.errors import Conflict, Interrupted, Invalid, LimitExceeded, NotFound, problem
 from etude.ids import new_id
+from etude.store.paging import ALL, Page, make_store_cursor, read_store_cursor, store_row_limit
 from etude.store.record_bytes import RecordBytes, count_record_bytes
+from etude.store.run_rows import (
+    RunRow,
+    cut_run_texts,
+    event_from_json,
+    event_to_json,
+    find_event_artifacts,
+    make_run_row,
+    read_log_entry,
+    read_run_summary,
+    run_filter_conditions,
+)
+from etude.store.schema import ADD_VERSION, VERSION, newer_store_schema_error, store_migrations
+from etude.store.search_words import split_store_search_filter, split_store_search_words, store_word_pattern
+from etude.store.stored_time import store_time
 
 # The models load slowly, so the functions that use them import them: `etude sql` records a query without them.
 if TYPE_CHECKING:
@@ -37,9 +49,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
 Role = Literal["user", "assistant", "system"]
-
-VERSION = "SELECT max(version) FROM schema_version"
-ADD_VERSION = "INSERT INTO schema_version (version, applied_at) VALUES (?, ?)"
 
 HEAD = "SELECT seq, updated_at FROM runs WHERE id = ? AND tenant = ?"
 HEADS = "SELECT id, seq FROM runs WHERE tenant = ? AND id IN "
@@ -78,7 +87,9 @@ ADD_THREAD = "INSERT INTO threads (id, title, source, created_at, updated_at, te
 THREADS = "SELECT id, title, source, created_at, updated_at FROM threads"
 TOUCH_THREAD = "UPDATE threads SET updated_at = ? WHERE id = ? AND tenant = ? RETURNING id"
 REMOVE_THREAD = "DELETE FROM threads WHERE id = ? AND tenant = ? RETURNING title"
-MESSAGE_TEXTS = "SELECT text FROM messages WHERE thread_id = ?"
+REMOVE_MESSAGES = """DELETE FROM messages WHERE thread_id = ? AND seq IN
+    (SELECT seq FROM messages WHERE thread_id = ? ORDER BY seq LIMIT ?) RETURNING {bytes}"""
+HAS_THREAD = "SELECT 1 FROM threads WHERE id = ? AND tenant = ?"
 NEXT_MESSAGE = "SELECT coalesce(max(seq), 0) + 1 FROM messages WHERE thread_id = ?"
 ADD_MESSAGE = """INSERT INTO messages (id, thread_id, seq, role, text, run_id, created_at)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
@@ -110,10 +121,10 @@ MAIN = "main"
 """The default tenant."""
 TENANT = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
-ALL = 1 << 31
-"""The limit of a list without one: more rows than any list has."""
 KEPT = 64
 """How many folded runs stay in memory, so that an append does not read the log again."""
+REMOVED_MESSAGES = 100
+"""Messages that are deleted in one transaction: other writers wait for it."""
 BATCH = 1000
 """Events per INSERT: databases limit the number of values of a statement."""
 ROOM = 1 << 20
@@ -122,51 +133,6 @@ LOOKED_AT = 2000
 """This many of the newest runs are searched before the index of words: a common word is found among them."""
 MOST_LOOKED_AT = 20_000
 """If they show that the words are common enough, up to this many are searched."""
-SEARCHED = 100_000
-"""Only words in this many first characters of a text can be found."""
-WORD = 64
-"""Only this many first characters of a word are compared."""
-_SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(f"[{_SINGLE}]|[^\\W{_SINGLE}]+")
-"""A word: letters, digits and `_`. Chinese and Japanese have no spaces between words, so each character is one."""
-
-
-@dataclass(frozen=True)
-class Page(Generic[T]):
-    """A page of a list; `next` is the cursor of the next page, None at the end."""
-
-    items: list[T]
-    next: str | None
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """A run as lists and searches see it, in the order of the columns of `PUT_RUN`."""
-
-    id: str
-    kind: str
-    text: str
-    source: str | None
-    thread_id: str | None
-    parent: str | None
-    worker: str | None
-    status: str
-    seq: int
-    created_at: datetime
-    updated_at: datetime
-    ended_at: datetime | None = None
-    row_count: int | None = None
-    truncated: bool = False
-    error_code: str | None = None
-    elapsed_ms: float | None = None
-    usage: str = "{}"
-
-    def values(self) -> list[object]:
-        """Return the values for `PUT_RUN`, except the tenant."""
-        # The log keeps the exact text; this row holds what databases can store and search.
-        text = self.text.replace("\0", "\ufffd")
-        id, kind, _, *rest = (getattr(self, field.name) for field in fields(self))
-        return [id, kind, text, " ".join(split_store_search_words(text)), *rest]
 
 
 @dataclass(frozen=True)
@@ -325,7 +291,7 @@ class Store(ABC):
         return int(execute(VERSION)[0][0] or 0) if execute(self.has_schema) else 0
 
     def _migrate(self, until: int | None = None) -> None:
-        steps = _migrations(self.dialect)[:until]
+        steps = store_migrations(self.dialect)[:until]
         known = len(steps)
         found = self._schema(self._read)
         while found < known:
@@ -351,11 +317,11 @@ class Store(ABC):
         if not events:
             raise Invalid("An append needs at least one event.")
         # The log keeps only what JSON keeps, so fold the events as they would be read back.
-        bodies = [_to_json(event) for event in events]
-        read_back = [_from_json(body, run_id) for body in bodies]
+        bodies = [event_to_json(event) for event in events]
+        read_back = [event_from_json(body, run_id) for body in bodies]
         self._check_workers([(e.type, e.worker) for e in read_back if isinstance(e, RunStarted | RunResumed)])
         made = {e.artifact.hash: e.artifact.size for e in read_back if isinstance(e, ArtifactCreated)}
-        used = {hash for event in read_back for hash in _artifacts_of(event)}
+        used = {hash for event in read_back for hash in find_event_artifacts(event)}
         if not expect:
             self.check_storage()
         with self._transaction() as execute:
@@ -367,7 +333,7 @@ class Store(ABC):
             entries = [Entry(run_id=run_id, seq=expect + n, at=at, event=e) for n, e in enumerate(read_back, 1)]
             run = fold(entries, known)
             rows = [(e.type, body) for e, body in zip(read_back, bodies)]
-            size = self._write(execute, _run_row(run, at), rows, made, used)
+            size = self._write(execute, make_run_row(run, at), rows, made, used)
         self.record_bytes.add(self.tenant, size)
         self._keep(run)
         self._tell(run_id, run.seq)
@@ -473,6 +439,11 @@ class Store(ABC):
         """Raise `LimitExceeded` if the tenant may not upload this many bytes more."""
         self._check_room(*self._used_and_allowed(size), size)
 
+    def storage_left(self) -> int | None:
+        """Return how many bytes the tenant may upload; None if there is no limit."""
+        used, allowed = self._used_and_allowed(0)
+        return max(allowed - used.total, 0) if allowed else None
+
     def _check_room(self, used: StorageUse, allowed: int, size: int) -> None:
         if allowed and used.total + size > allowed:
             raise LimitExceeded(
@@ -533,7 +504,7 @@ class Store(ABC):
                 f"Run `{run_id}` is at {seq}, not at {expect}.",
                 hint="It changed in the meantime: read it again, then decide.",
             )
-        return _utc(head[0][1]) if head else None
+        return store_time(head[0][1]) if head else None
 
     def _load(self, execute: Execute, run_id: str) -> Run | None:
         from etude.events import fold
@@ -547,7 +518,7 @@ class Store(ABC):
         if run is not None and run.seq >= head[0][0]:
             return run
         rows = execute(ENTRIES, run_id, run.seq if run else 0, self.tenant, ALL)
-        return fold((_entry(row) for row in rows), run) if rows else run
+        return fold((read_log_entry(row) for row in rows), run) if rows else run
 
     def _known(self, run_id: str) -> Run | None:
         """Return the run as it was folded last; others may have added to its log since."""
@@ -607,7 +578,7 @@ class Store(ABC):
         rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, store_row_limit(limit))
         if not rows and not self._read(HAS_RUN, run_id, self.tenant):
             raise run_not_found_in_store(run_id)
-        return [_entry(row) for row in rows]
+        return [read_log_entry(row) for row in rows]
 
     def runs(
         self,
@@ -624,15 +595,15 @@ class Store(ABC):
         from etude.entities import RunFilter
 
         filter = filter or RunFilter()
-        where, values = _where(filter)
+        where, values = run_filter_conditions(filter)
         if filter.text:
             words = split_store_search_filter(filter.text)
             items, following = self._search(words, where, values, limit, cursor, text_chars)
         else:
-            items, following = self._page(_cut_text(RUNS, text_chars), "created_at", where, values, limit, cursor)
-        summaries = [_summary(row) for row in items]
+            items, following = self._page(cut_run_texts(RUNS, text_chars), "created_at", where, values, limit, cursor)
+        summaries = [read_run_summary(row) for row in items]
         last = summaries[-1] if following else None
-        return Page(summaries, _cursor("created_at", last.created_at, last.id) if last else None)
+        return Page(summaries, make_store_cursor("created_at", last.created_at, last.id) if last else None)
 
     def _search(
         self,
@@ -649,13 +620,13 @@ class Store(ABC):
         """
         asked = store_row_limit(limit)
         where, values = self._conditions("created_at", where, values, cursor)
-        newest = partial(self._search_newest, _cut_text(RUNS, text_chars), words, where, values, asked)
+        newest = partial(self._search_newest, cut_run_texts(RUNS, text_chars), words, where, values, asked)
         edge, rows = newest(LOOKED_AT)
         if edge and 0 < len(rows) <= asked and (more := 2 * LOOKED_AT * (asked + 1) // len(rows)) <= MOST_LOOKED_AT:
             edge, rows = newest(more)
         if edge and len(rows) <= asked:
             by_words = self.by_words.format(where=" AND ".join([*where, "(created_at, id) < (?, ?)"]))
-            by_words = _cut_text(by_words, text_chars)
+            by_words = cut_run_texts(by_words, text_chars)
             rows += self._read(by_words, self._words_value(words), *values, *edge, asked + 1 - len(rows))
         return rows[:asked], len(rows) > asked
 
@@ -665,10 +636,10 @@ class Store(ABC):
         """Return those of the newest runs with these words, and the oldest run that was looked at, if not all were."""
         # Found first, so that no run created in the meantime is in both parts.
         oldest = self._read(NEWEST.format(where=" AND ".join(where)), *values, count - 1)
-        edge = (_utc(oldest[0][0]), oldest[0][1]) if oldest else ()
+        edge = (store_time(oldest[0][0]), oldest[0][1]) if oldest else ()
         newest = [*where, *(["(created_at, id) >= (?, ?)"] if edge else []), *([HAS_WORD] * len(words))]
         sql = f"{select} WHERE {' AND '.join(newest)} ORDER BY created_at DESC, id DESC LIMIT ?"
-        return edge, self._read(sql, *values, *edge, *(_pattern(word) for word in words), asked + 1)
+        return edge, self._read(sql, *values, *edge, *(store_word_pattern(word) for word in words), asked + 1)
 
     def _conditions(
         self, by: str, where: list[str], values: list[object], cursor: str | None
@@ -676,7 +647,7 @@ class Store(ABC):
         where, values = ["tenant = ?", *where], [self.tenant, *values]
         if cursor is not None:
             where = [*where, f"({by}, id) < (?, ?)"]
-            values = [*values, *_place(by, cursor)]
+            values = [*values, *read_store_cursor(by, cursor)]
         return where, values
 
     def _page(
@@ -763,16 +734,35 @@ class Store(ABC):
         rows, following = self._page(THREADS, "updated_at", [], [], limit, cursor)
         items = [_thread(row) for row in rows]
         last = items[-1] if following else None
-        return Page(items, _cursor("updated_at", last.updated_at, last.id) if last else None)
+        return Page(items, make_store_cursor("updated_at", last.updated_at, last.id) if last else None)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Remove the thread and its messages; its runs stay."""
+        """Remove the thread and its messages; its runs stay. If it is stopped halfway, some messages are left."""
+        if not self._read(HAS_THREAD, thread_id, self.tenant):
+            raise _no_thread(thread_id)
+        self._remove_messages(thread_id)
         with self._transaction() as execute:
-            texts = [str(row[0]) for row in execute(MESSAGE_TEXTS, thread_id)]
+            late = self._remove_some_messages(execute, thread_id, ALL)
             removed = execute(REMOVE_THREAD, thread_id, self.tenant)
             if not removed:
                 raise _no_thread(thread_id)
-        self.record_bytes.add(self.tenant, -sum(count_record_bytes(text) for text in [str(removed[0][0]), *texts]))
+        self.record_bytes.add(self.tenant, -late - count_record_bytes(str(removed[0][0])))
+
+    def _remove_messages(self, thread_id: str) -> None:
+        """Remove the messages of a thread of this tenant in small transactions, so that others can write in between."""
+        removed = 1
+        while removed:
+            started = time.monotonic()
+            with self._transaction() as execute:
+                removed = self._remove_some_messages(execute, thread_id, REMOVED_MESSAGES)
+            self.record_bytes.add(self.tenant, -removed)
+            if removed:
+                time.sleep(min(time.monotonic() - started, 0.1))  # locks are not fair: without it, others would wait
+
+    def _remove_some_messages(self, execute: Execute, thread_id: str, most: int) -> int:
+        """Remove the first messages of a thread; return their bytes as records."""
+        sql = REMOVE_MESSAGES.format(bytes=self.text_bytes.format("text"))
+        return sum(int(row[0]) + count_record_bytes() for row in execute(sql, thread_id, thread_id, most))
 
     def add_message(self, thread_id: str, role: Role, text: str, run_id: str | None = None) -> Message:
         """Add a message at the end of the thread."""
@@ -941,8 +931,10 @@ def store_free_disk_bytes(folder: Path) -> int:
 
 
 def check_storable(values: Sequence[object]) -> None:
-    """Refuse text that not every database can store, so that all refuse the same."""
+    """Refuse text and numbers that not every database can store, so that all refuse the same."""
     for value in values:
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise Invalid("An integer of more than 64 bits cannot be stored.")
         if isinstance(value, str):
             if "\0" in value:
                 raise Invalid("Text with a NUL character cannot be stored.")
@@ -952,90 +944,13 @@ def check_storable(values: Sequence[object]) -> None:
                 raise Invalid("Text with a lone surrogate is not Unicode and cannot be stored.") from None
 
 
-def store_schema_version(dialect: str) -> int:
-    """Return the newest schema version that this etude knows."""
-    return len(_migrations(dialect))
-
-
-def pending_store_migrations(dialect: str, found: int) -> list[str]:
-    """Return the names of the migrations that a database with schema version `found` lacks."""
-    return [step.name.partition(".")[0] for step in _migrations(dialect)[found:]]
-
-
-def newer_store_schema_error(found: int, known: int) -> Unavailable:
-    """Return the error for a database that a newer etude has used."""
-    return Unavailable(
-        f"The database has schema version {found}; this etude knows versions up to {known}.",
-        hint="Upgrade etude: a newer one has used this database.",
-    )
-
-
-def store_not_empty_error(place: str) -> Conflict:
-    """Return the error for a restore into a store that holds something."""
-    return Conflict(
-        f"The store `{place}` is not empty, and a restore would overwrite it.",
-        hint="Restore into a new store (`ETUDE_STORE`), or remove this one first.",
-    )
-
-
-def _migrations(dialect: str) -> list[Any]:
-    folder = resources.files("etude.store") / "migrations"
-    return sorted((f for f in folder.iterdir() if f.name.endswith(f".{dialect}.sql")), key=lambda f: f.name)
+def make_storable(text: str, most: int) -> str:
+    """Return the first `most` characters of a text, with each that a database cannot store replaced."""
+    return text[:most].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-# Events that were appended together have the same time.
-@lru_cache(256)
-def _utc(value: str | datetime) -> datetime:
-    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    # All times of a store are UTC, including those without a zone.
-    try:
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except OverflowError:
-        raise Invalid(f"The time `{moment}` is out of range.") from None
-
-
-def store_row_limit(limit: int | None) -> int:
-    """Return how many rows to read: all if no limit is given, but no more than a database can count."""
-    if limit is None:
-        return ALL
-    if limit < 1:
-        raise Invalid(f"A limit must be at least 1, not {limit}.")
-    return min(limit, ALL)
-
-
-def _to_json(event: Event) -> str:
-    from pydantic_core import PydanticSerializationError
-
-    try:
-        return event.model_dump_json()
-    except PydanticSerializationError as error:
-        raise Invalid(f"The {event.type} event cannot be written as JSON: {error}.") from error
-
-
-def _from_json(body: str, run_id: str) -> Event:
-    from pydantic import ValidationError
-
-    from etude.events import EVENT, Event
-
-    try:
-        return EVENT.validate_json(body)
-    except ValidationError as error:
-        from etude.validation import explain_validation
-
-        raise explain_validation(error, f"an event of run `{run_id}`", model=Event) from error
-
-
-def _artifacts_of(event: Event) -> list[str]:
-    """Return the hashes of the artifacts that an event refers to."""
-    from etude.events import RunFinished
-
-    artifact = getattr(event, "artifact", None)
-    shown = [each.artifact.hash for each in event.shown] if isinstance(event, RunFinished) else []
-    return shown if artifact is None else [artifact.hash, *shown]
 
 
 def _insert(execute: Execute, rows: list[tuple[object, ...]]) -> None:
@@ -1045,66 +960,11 @@ def _insert(execute: Execute, rows: list[tuple[object, ...]]) -> None:
         execute(ADD_EVENTS + places, *(value for row in some for value in row))
 
 
-def _run_row(run: Run, at: datetime) -> RunRow:
-    from etude.events import summarise_run
-
-    s = summarise_run(run)
-    return RunRow(
-        s.id,
-        s.kind,
-        s.text,
-        s.source,
-        s.thread_id,
-        s.parent,
-        run.worker,
-        s.status,
-        s.seq,
-        s.created_at,
-        at,
-        s.ended_at,
-        s.row_count,
-        s.truncated,
-        s.error_code,
-        s.elapsed_ms,
-        s.usage.model_dump_json(),
-    )
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    from pydantic import ValidationError
-
-    from etude.events import EVENT, Entry
-
-    run_id, seq, at, body = row
-    try:
-        return Entry(run_id=run_id, seq=seq, at=_utc(at), event=EVENT.validate_json(body))
-    except ValidationError as error:
-        raise Unavailable(
-            f"Entry {seq} of run `{run_id}` cannot be read by this etude.",
-            hint="Upgrade etude: a newer one may have written it.",
-        ) from error
-
-
-def _cut_text(select: str, chars: int | None) -> str:
-    """Return `RUNS`, or a query made of it, so that it reads only the beginning of each text."""
-    return select if chars is None else select.replace(" text,", f" substr(text, 1, {chars:d}),", 1)
-
-
-def _summary(row: tuple[Any, ...]) -> RunSummary:
-    from etude.entities import RunSummary
-
-    fields = dict(zip(RunSummary.model_fields, row))
-    fields["created_at"] = _utc(fields["created_at"])
-    fields["ended_at"] = _utc(fields["ended_at"]) if fields["ended_at"] else None
-    fields["usage"] = json.loads(fields["usage"])
-    return RunSummary(**fields)
-
-
 def _thread(row: tuple[Any, ...]) -> Thread:
     from etude.entities import Thread
 
     fields = dict(zip(Thread.model_fields, row))
-    times = {"created_at": _utc(fields["created_at"]), "updated_at": _utc(fields["updated_at"])}
+    times = {"created_at": store_time(fields["created_at"]), "updated_at": store_time(fields["updated_at"])}
     return Thread(**fields | times)
 
 
@@ -1112,39 +972,7 @@ def _message(row: tuple[Any, ...]) -> Message:
     from etude.entities import Message
 
     fields = dict(zip(Message.model_fields, row))
-    return Message(**fields | {"created_at": _utc(fields["created_at"])})
-
-
-def _where(filter: RunFilter) -> tuple[list[str], list[object]]:
-    wanted: list[tuple[str, object]] = [
-        ("status = ?", filter.status),
-        ("kind = ?", filter.kind),
-        ("source = ?", filter.source),
-        ("thread_id = ?", filter.thread_id),
-        ("created_at >= ?", _utc(filter.since) if filter.since else None),
-        ("created_at < ?", _utc(filter.until) if filter.until else None),
-    ]
-    given = [(condition, value) for condition, value in wanted if value is not None]
-    return [condition for condition, _ in given], [value for _, value in given]
-
-
-def split_store_search_words(text: str) -> list[str]:
-    """Return the distinct words of a text as they are searched: without case, accents and punctuation."""
-    plain = unicodedata.normalize("NFKC", text[:SEARCHED].casefold())
-    return list(dict.fromkeys(word[:WORD] for word in _WORD.findall(plain)))
-
-
-def split_store_search_filter(text: str) -> list[str]:
-    """Return the words of a filter; raise `Invalid` if there are none."""
-    words = split_store_search_words(text)
-    if not words:
-        raise Invalid(f"`{text[:200]}` has no word to search for.", hint="Use letters or digits.")
-    return words
-
-
-def _pattern(word: str) -> str:
-    literal = word.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-    return f"% {literal}%"
+    return Message(**fields | {"created_at": store_time(fields["created_at"])})
 
 
 def _write_words(execute: Execute) -> None:
@@ -1154,20 +982,6 @@ def _write_words(execute: Execute) -> None:
         values = [value for run_id, text in rows for value in (run_id, " ".join(split_store_search_words(text)))]
         execute(PUT_SEARCH.format(rows=", ".join(["(?, ?)"] * len(rows))), *values)
         last = rows[-1][0]
-
-
-def _cursor(by: str, at: datetime, row_id: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([by, at.isoformat(), row_id]).encode()).decode()
-
-
-def _place(by: str, cursor: str) -> tuple[datetime, str]:
-    try:
-        kind, at, row_id = json.loads(base64.b64decode(cursor, altchars=b"-_", validate=True))
-        if kind == by and isinstance(row_id, str):
-            return _utc(datetime.fromisoformat(at)), row_id
-    except (binascii.Error, ValueError, TypeError):
-        pass
-    raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
 
 
 def run_not_found_in_store(run_id: str) -> NotFound:

@@ -8,29 +8,41 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
+import math
 import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
 from etude.entities import Entity
-from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Unauthorized
+from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Unauthorized, Unavailable
 from etude.ids import new_id
-from etude.store.base import MAIN, Page, Store
+from etude.store.base import MAIN, Execute, Store, make_storable
+from etude.store.paging import Page
 from etude.store.record_bytes import count_record_bytes
 
 if TYPE_CHECKING:
     from etude.settings import ServerSettings
 
+log = logging.getLogger("etude.identity")
+
+T = TypeVar("T")
+Act = tuple[object, ...]
+"""A row of the audit."""
+Charge = tuple[tuple[str, str], "Spent"]
+"""The key and the day, and what was used."""
 Role = Literal["reader", "analyst", "admin"]
 ROLES: tuple[Role, ...] = ("reader", "analyst", "admin")
 """Each role includes those before it: look; ask and run; manage keys."""
 LOGIN_S = 12 * 3600
+LOGINS = 100
+"""Browser sessions of a key; the next one ends the oldest."""
 REPLY_S = 24 * 3600
 PREFIX = "etude"
 OTHERS = "other addresses"
@@ -41,6 +53,12 @@ DETAILED = 20
 """At most this many refused requests of such an address are listed per minute; further ones are only counted."""
 BATCH = 100
 """Acts per INSERT: databases limit the number of values of a statement."""
+ACTION, REASON, NAME = 500, 1000, 100
+"""Characters of an action, a reason, and any other text in the audit; longer ones are cut."""
+WAITING = 50_000
+"""At most this many acts wait in memory while the store cannot be written; of further ones only the count is kept."""
+MOST_SPENT = 1e15
+"""The most of anything that one entry of spending may say: a wrong number of a provider must not stop the count."""
 
 ADD_KEY = """INSERT INTO keys (id, tenant, name, role, hash, limits, created_at, expires_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -52,6 +70,8 @@ ADD_LOGIN = "INSERT INTO logins (hash, key_id, expires_at) VALUES (?, ?, ?)"
 LOGIN = "SELECT key_id FROM logins WHERE hash = ? AND expires_at > ?"
 END_LOGIN = "DELETE FROM logins WHERE hash = ?"
 OLD_LOGINS = "DELETE FROM logins WHERE expires_at <= ?"
+SURPLUS_LOGINS = """DELETE FROM logins WHERE key_id = ? AND hash NOT IN
+    (SELECT hash FROM logins WHERE key_id = ? ORDER BY expires_at DESC, hash LIMIT ?)"""
 SPENT = "SELECT tokens, cost_usd, seconds FROM spending WHERE key_id = ? AND day = ?"
 SPEND = """INSERT INTO spending (key_id, day, tokens, cost_usd, seconds) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (key_id, day) DO UPDATE SET tokens = spending.tokens + excluded.tokens,
@@ -81,14 +101,18 @@ class KeyLimits(Entity):
     daily_seconds: float | None = Field(default=None, ge=0)
     """Seconds of runs."""
 
-    def within(self, owner: KeyLimits) -> KeyLimits:
-        """Return these limits, none of them above the owner's: a key cannot create one that may use more."""
-        names = KeyLimits.model_fields
-        return self.model_copy(update={name: _within(getattr(self, name), getattr(owner, name)) for name in names})
+    def within(self, owner: KeyLimits, defaults: ServerSettings) -> KeyLimits:
+        """Return these limits, none of them above the owner's: a key cannot create one that may use more.
 
-
-def _within(asked: float | None, owned: float | None) -> float | None:
-    return owned if owned and (not asked or asked > owned) else asked
+        A limit that the owner does not have itself is the server's.
+        """
+        limits = {}
+        for name in KeyLimits.model_fields:
+            asked, own = getattr(self, name), getattr(owner, name)
+            most = getattr(defaults, name) if own is None else own
+            raised = most and (not asked or asked > most)
+            limits[name] = most if raised and (asked, own) != (None, None) else asked
+        return self.model_copy(update=limits)
 
 
 class ApiKey(Entity):
@@ -168,7 +192,9 @@ class Identity:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._acts: list[tuple[object, ...]] = []
+        self._acts: list[Act] = []
+        self._left_out: Counter[str] = Counter()
+        """Acts that found no place in `_acts`, by tenant."""
         self._spent: dict[tuple[str, str], Spent] = {}
         self._refused: dict[int, dict[str, Counter[int]]] = {}
         """Refused requests without a key, by minute, address and status."""
@@ -251,10 +277,11 @@ class Identity:
     # Browser sessions.
 
     def log_in(self, key: ApiKey) -> str:
-        """Start a browser session for the key, and return its cookie."""
+        """Start a browser session for the key, and return its cookie; end its oldest if it has too many."""
         cookie = secrets.token_urlsafe(32)
         with self._store._transaction() as execute:
             execute(OLD_LOGINS, _now())
+            execute(SURPLUS_LOGINS, key.id, key.id, LOGINS - 1)
             execute(ADD_LOGIN, _hash(cookie), key.id, _now() + timedelta(seconds=LOGIN_S))
         return cookie
 
@@ -301,9 +328,14 @@ class Identity:
 
     def spend(self, key_id: str, used: Spent) -> None:
         """Add to what the key has used today; the next `write_down` stores it."""
+        usable = Spent(
+            tokens=int(_usable_amount(used.tokens)),
+            cost_usd=_usable_amount(used.cost_usd),
+            seconds=_usable_amount(used.seconds),
+        )
         with self._lock:
             place = (key_id, _today())
-            self._spent[place] = self._spent.get(place, Spent()) + used
+            self._spent[place] = self._spent.get(place, Spent()) + usable
 
     # Audit.
 
@@ -317,16 +349,23 @@ class Identity:
         address: str,
         reason: str | None = None,
     ) -> None:
-        """Add an entry to the audit log; the next `write_down` stores all entries in one transaction.
+        """Add an entry to the audit log; the next `write_down` stores it.
 
+        The texts may come from a caller, so characters that cannot be stored are replaced, and long texts cut.
         Anyone can send requests that are refused. So refused requests without a key are listed only while an address
         has few in a minute; the others are counted, and the count is stored when the minute is over.
         """
-        row = (new_id("act"), _now(), tenant, key_id, action[:500], status, request_id, address, reason)
+        names = [make_storable(name, NAME) for name in (tenant, request_id, address)]
+        key = make_storable(key_id, NAME) if key_id is not None else None
+        why = make_storable(reason, REASON) if reason is not None else None
+        row = (new_id("act"), _now(), names[0], key, make_storable(action, ACTION), status, names[1], names[2], why)
         with self._lock:
             if key_id is None and status in (401, 403) and not self._is_detailed(address, status):
                 return
-            self._acts.append(row)
+            if len(self._acts) < WAITING:
+                self._acts.append(row)
+            else:
+                self._left_out[names[0]] += 1
 
     def _is_detailed(self, address: str, status: int) -> bool:
         """Count a refused request; return whether to list it as well."""
@@ -336,9 +375,9 @@ class Identity:
         counts[status] += 1
         return known and counts.total() <= DETAILED
 
-    def _count_refused(self, closing: bool) -> list[tuple[object, ...]]:
+    def _count_refused(self, closing: bool) -> list[Act]:
         """Return a row for each address and status with more refused requests than listed, for past minutes."""
-        rows: list[tuple[object, ...]] = []
+        rows: list[Act] = []
         now = int(time.time() // 60)
         for minute in sorted(m for m in self._refused if m != now or closing):
             at = datetime.fromtimestamp(minute * 60, UTC)
@@ -352,34 +391,53 @@ class Identity:
                         rows.append((new_id("act"), _now(), MAIN, None, action, status, "", address, None))
         return rows
 
+    def _count_left_out(self) -> list[Act]:
+        """Return a row for each tenant with acts that found no place in memory."""
+        counts, self._left_out = self._left_out, Counter()
+        text = "{:,} more requests are not listed, because the store could not be written"
+        return [(new_id("act"), _now(), name, None, text.format(n), 0, "", "", None) for name, n in counts.items()]
+
     def write_down(self, closing: bool = False) -> None:
         """Store audit entries and spending; what cannot be stored now is kept for the next call.
 
-        `closing` includes the minute that is not over yet.
+        A row that the store refuses is logged and left out, so that it cannot stop the rows of others. `closing`
+        includes the minute that is not over yet.
         """
         with self._recording:
             with self._lock:
-                acts, self._acts = self._acts + self._count_refused(closing), []
-                spent, self._spent = self._spent, {}
-            if not acts and not spent:
-                return
+                acts, self._acts = self._acts, []
+                spent, self._spent = list(self._spent.items()), {}
+                if closing or len(acts) < WAITING:
+                    acts += self._count_refused(closing) + self._count_left_out()
             try:
-                self._write(acts, spent)
-            except BaseException:
+                self._write(spent, _add_spending)
+                self._write(acts, _add_acts)
+            finally:
                 with self._lock:
                     self._acts = acts + self._acts
-                    for place, used in spent.items():
+                    for place, used in spent:
                         self._spent[place] = self._spent.get(place, Spent()) + used
-                raise
 
-    def _write(self, acts: list[tuple[object, ...]], spent: dict[tuple[str, str], Spent]) -> None:
-        with self._store._transaction() as execute:
-            for start in range(0, len(acts), BATCH):
-                some = acts[start : start + BATCH]
-                places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(some))
-                execute(ADD_ACTS + places, *(value for act in some for value in act))
-            for (key_id, day), used in spent.items():
-                execute(SPEND, key_id, day, used.tokens, used.cost_usd, used.seconds)
+    def _write(self, rows: list[T], write: Callable[[Execute, list[T]], None]) -> None:
+        """Write rows in as few transactions as possible; remove from the list those written and those refused.
+
+        Raise `Unavailable` if the store cannot be written; the rows left in the list are not stored.
+        """
+        size = len(rows)
+        while rows:
+            some = rows[:size]
+            try:
+                with self._store._transaction() as execute:
+                    write(execute, some)
+            except Unavailable:
+                raise
+            except Exception:
+                if len(some) > 1:  # the store works, but refuses one of them: find it
+                    size = len(some) // 2
+                    continue
+                log.exception("the store refused a record, which is left out: %.300r", some[0])
+            del rows[: len(some)]
+            size *= 2
 
     def acts(self, tenant: str = MAIN, limit: int = 50, cursor: str | None = None) -> Page[AuditEntry]:
         """Return the audit log of a tenant, newest first."""
@@ -447,6 +505,23 @@ def daily_limits_of_key(key: ApiKey, defaults: ServerSettings) -> dict[str, floa
     """Return the daily limits of a key by name: its own, or those of the server; zero means no limit."""
     own = {name: getattr(key.limits, name) for name in DAILY}
     return {name: getattr(defaults, name) if limit is None else limit for name, limit in own.items()}
+
+
+def _usable_amount(amount: float) -> float:
+    """Return an amount that can be stored and added to others; one that is negative or NaN counts as nothing."""
+    return 0.0 if math.isnan(amount) else min(max(amount, 0.0), MOST_SPENT)
+
+
+def _add_acts(execute: Execute, acts: list[Act]) -> None:
+    for start in range(0, len(acts), BATCH):
+        some = acts[start : start + BATCH]
+        places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(some))
+        execute(ADD_ACTS + places, *(value for act in some for value in act))
+
+
+def _add_spending(execute: Execute, spent: list[Charge]) -> None:
+    for (key_id, day), used in spent:
+        execute(SPEND, key_id, day, used.tokens, used.cost_usd, used.seconds)
 
 
 def _key(row: tuple[Any, ...]) -> ApiKey:

@@ -32,6 +32,7 @@ REPORTS = "SELECT CAST(body AS TEXT) FROM reports WHERE tenant = ? ORDER BY id"
 ADD_CHANGE = """INSERT INTO lesson_changes (id, tenant, name, version, change, reason, at, text)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 CHANGES = "SELECT version, change, reason, at, text FROM lesson_changes WHERE tenant = ? AND name = ? ORDER BY id"
+CHANGES_WITHOUT_TEXT = CHANGES.replace(", text FROM", ", '' FROM")
 SETTLED = {1: True, 0: False, -1: None}
 """The outcomes of deleted runs, as they are stored."""
 OUTAGES = frozenset({"unavailable", "model_unavailable", "source_unavailable", "cancelled", "limit_exceeded"})
@@ -113,9 +114,9 @@ class StoredLessons:
             execute(ADD_CHANGE, new_id("change"), self._store.tenant, name, version, change, reason, at, text)
         self._store.record_bytes.add(self._store.tenant, count_record_bytes(text))
 
-    def changes(self, name: str) -> Sequence[LessonChange]:
-        """Return the changes of a playbook, oldest first."""
-        rows = self._store._read(CHANGES, self._store.tenant, name)
+    def changes(self, name: str, texts: bool = False) -> Sequence[LessonChange]:
+        """Return the changes of a playbook, oldest first; with `texts`, with the text of each version."""
+        rows = self._store._read(CHANGES if texts else CHANGES_WITHOUT_TEXT, self._store.tenant, name)
         return [LessonChange(row[0], row[1], row[2], _time(row[3]), row[4]) for row in rows]
 
 

@@ -15,20 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from etude.errors import Conflict, Invalid, Unavailable, disk_full_error
 from etude.ids import new_id
-from etude.store.base import (
-    FILLED,
-    HASHES,
-    NOT_DUMPED,
-    RUNS,
-    Dump,
-    DumpedFile,
-    Execute,
-    Rows,
-    Store,
-    _migrations,
-    check_storable,
-    store_not_empty_error,
-)
+from etude.store.base import FILLED, HASHES, NOT_DUMPED, RUNS, Dump, DumpedFile, Execute, Rows, Store, check_storable
+from etude.store.schema import store_migrations, store_not_empty_error
 
 if TYPE_CHECKING:
     import psycopg
@@ -126,6 +114,9 @@ class PostgresStore(Store):
             yield
         except pg.errors.IntegrityError as error:
             raise Conflict(f"The store refused the change: {_line(error)}.") from error
+        except pg.errors.DataError as error:
+            # The store works, so trying again as after an outage would not help.
+            raise Invalid(f"The store cannot keep a value: {_line(error)}.") from error
         except pg.errors.DiskFull as error:
             self._full = True
             raise disk_full_error(f"The store `{self.url}` cannot be written") from error
@@ -359,7 +350,7 @@ def _key(worker: str) -> int:
 
 def _tables(schema: int) -> list[str]:
     """Return the tables of a schema version, those that others refer to first."""
-    return [name for step in _migrations("postgres")[:schema] for name in CREATED.findall(step.read_text("utf-8"))]
+    return [name for step in store_migrations("postgres")[:schema] for name in CREATED.findall(step.read_text("utf-8"))]
 
 
 def _copy(table: str, columns: Sequence[str], how: str) -> bytes:

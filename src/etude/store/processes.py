@@ -96,8 +96,9 @@ class Processes:
         before = None
         with contextlib.suppress(ValueError):  # only the main thread may handle signals
             before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        heartbeat = ProcessHeartbeat(self._store, role).start()
+        heartbeat = ProcessHeartbeat(self._store, role)
         try:
+            heartbeat.start()  # SIGTERM may arrive as soon as this process is listed
             yield
         finally:
             heartbeat.stop()
@@ -161,7 +162,8 @@ class ProcessHeartbeat:
     def stop(self) -> None:
         """Remove this process, because it stops."""
         self._stopped.set()
-        self._thread.join(STOP_S)
+        if self._thread.ident is not None:
+            self._thread.join(STOP_S)
         with contextlib.suppress(EtudeError):  # the store may be gone; then its lock shows that this process is too
             self._processes.leave()
 

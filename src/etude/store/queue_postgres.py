@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from etude.errors import Invalid, Unavailable
+from etude.errors import Unavailable
 from etude.store.action import NewAction
 from etude.store.base import Execute, Rows, check_storable
 from etude.store.postgres import _statement
@@ -34,17 +34,6 @@ ADD_ONE = """WITH g AS (SELECT no, status FROM agents WHERE tenant = ? AND id = 
     r AS (SELECT 1 FROM u WHERE idle UNION ALL SELECT 1 FROM i WHERE state = 'delayed')
     SELECT EXISTS (SELECT 1 FROM g WHERE status IN ('active', 'paused')), (SELECT count(pg_notify(?, ?)) FROM r)"""
 LISTEN = f"LISTEN {CHANNEL}"
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Raise `Invalid` for values that the server cannot store, so that they are not retried as an outage would be."""
-    import psycopg
-
-    try:
-        yield
-    except psycopg.DataError as error:
-        raise Invalid(f"The store cannot keep a value: {str(error).partition(chr(10))[0]}.") from error
 
 
 class PostgresQueueDialect(QueueDialect):
@@ -78,7 +67,6 @@ class PostgresQueueDialect(QueueDialect):
         with ExitStack() as stack:
             db = stack.enter_context(self.store._borrowed())
             stack.enter_context(self.store._translated())
-            stack.enter_context(_refusing())
             if many and psycopg.Pipeline.is_supported():
                 stack.enter_context(db.pipeline())
             stack.enter_context(db.transaction())

@@ -62,7 +62,7 @@ NOT_COUNTED = {
     ),
     **dict.fromkeys(("diagnoses", "sources"), "few and short: one for each kind of failure, or for each source"),
     **dict.fromkeys(("keys", "logins", "spending", "audit"), "short records that a server must write in any case"),
-    **dict.fromkeys(("edits", "suite_runs"), "written only by the learner of whoever operates the host"),
+    **dict.fromkeys(("edits", "suite_runs"), "written only by the learner of the host's operator"),
     **dict.fromkeys(("leases", "processes", "queue_totals", "schema_version"), "belong to no tenant"),
 }
 """Tables that do not count, and why."""
@@ -130,7 +130,7 @@ class RecordBytes:
                 self._pending.update(taken)
 
     def recount(self, tenant: str) -> None:
-        """Set the counter of a tenant to the sum over all its records. Only reads them, so nobody waits for it."""
+        """Set the counter of a tenant to the sum over all its records. Only reads them, so no one waits for it."""
         with self._counting:
             # Bytes that are written from here on may count twice until the next recount, but never not at all.
             with self._lock:

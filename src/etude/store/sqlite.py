@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from etude.errors import Conflict, Unavailable, disk_full_error, is_disk_full
+from etude.errors import Conflict, Invalid, Unavailable, disk_full_error, is_disk_full
 from etude.ids import new_id
 from etude.store.base import (
     FILLED,
@@ -24,7 +24,6 @@ from etude.store.base import (
     NOT_DUMPED,
     ROOM,
     RUNS,
-    VERSION,
     Dump,
     DumpedFile,
     Execute,
@@ -32,8 +31,8 @@ from etude.store.base import (
     Store,
     check_storable,
     store_free_disk_bytes,
-    store_not_empty_error,
 )
+from etude.store.schema import VERSION, store_not_empty_error
 
 BUSY_S = 30.0
 YOUNG_S = 60.0
@@ -119,6 +118,8 @@ class SqliteStore(Store):
             yield
         except sqlite3.IntegrityError as error:
             raise Conflict(f"The store refused the change: {error}.") from error
+        except sqlite3.DataError as error:
+            raise Invalid(f"The store cannot keep a value: {error}.") from error
         except (sqlite3.Error, OSError) as error:
             raise self._trouble(error) from error
 

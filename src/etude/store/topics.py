@@ -13,7 +13,8 @@ from pydantic import PrivateAttr
 
 from etude.entities import Entity
 from etude.errors import Invalid
-from etude.store.base import Rows, store_row_limit
+from etude.store.base import Rows
+from etude.store.paging import store_row_limit
 from etude.store.queue import Queue
 from etude.store.queue_dialect import json_for_queue
 

@@ -23,9 +23,11 @@ class Arguments(Entity):
     chart: dict[str, Any] | None = Field(
         default=None,
         description='{"result": "r1", "mark": "line", "x": "month", "y": "sales", "color": "city", "title": "..."}, '
-        'or Vega-Lite. Grouped bars: "y": ["a", "b"], or "color" with "stack": false. Marks also: pie (x, y), '
-        "histogram (x), none",
+        'or Vega-Lite. Grouped bars: "y": ["a", "b"], or "color" with "stack": false. Marks also: pie, '
+        "histogram, none",
     )
+
+    origins: dict[str, str | None] | None = Field(default=None, max_length=40, description="only if asked for")
 
     @field_validator("chart", mode="before")
     @classmethod
@@ -37,7 +39,7 @@ class GiveAnswer(Tool):
     """Ends the run."""
 
     name = "answer"
-    description = "End the run with the answer's text, the results to show, in order, and a chart if one helps."
+    description = "End the run: the answer's text, the results to show in order, a chart if one helps."
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from etude.errors import Invalid
+from etude.similar_names import similar_names
 
 MARKS = ("bar", "line", "area", "point", "arc", "rect", "tick", "boxplot")
 NONE = "none"
@@ -138,7 +138,7 @@ def _check_columns(chart: Mapping[str, Any], name: str, columns: Sequence[str]) 
         wanted.append(("size", chart["size"]))
     for part, column in wanted:
         if column not in columns and part != counted:
-            near = difflib.get_close_matches(str(column), columns, n=1)
+            near = similar_names(str(column), columns, n=1)
             hint = f"Did you mean `{near[0]}`?" if near else f"Its columns: {', '.join(columns)}."
             raise Invalid(f"`{name}` has no column `{column}` for `{part}` of the chart.", hint=hint)
 

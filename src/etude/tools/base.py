@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from etude.sessions.base import Cell
 
 
-ONLY = "not needed if there is one"
-_NEEDLESS = frozenset({"title", "default", "anyOf", "additionalProperties", "maxItems", "minLength"})
+ONLY = "if several"
+_NEEDLESS = frozenset({"title", "default", "anyOf", "additionalProperties", "maxItems", "minLength", "maxProperties"})
 
 
 class Waiting(Exception):

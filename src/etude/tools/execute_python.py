@@ -14,7 +14,7 @@ from etude.tools.result_text import cell_result_text_for_model
 class Arguments(Entity):
     """The code to run."""
 
-    code: str = Field(description="as in a notebook, the last value is shown")
+    code: str = Field()
 
 
 class ExecutePython(Tool):

@@ -28,7 +28,7 @@ class ExecuteQueryPlan(Tool):
     """Runs a QueryPlan."""
 
     name = "execute_query_plan"
-    description = "Run a query as JSON, for any SQL dialect."
+    description = "Run a query as JSON."
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:

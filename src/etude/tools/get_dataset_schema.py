@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from pydantic import Field
 
 from etude.entities import Catalog, Entity
+from etude.similar_names import similar_names
 from etude.tools.base import ONLY, Tool, ToolContext
 from etude.tools.result_text import CHARS, table_result_text_for_model
 from etude.tools.table_ranking import rank_tables, ranking_words
@@ -24,7 +24,7 @@ class Arguments(Entity):
 def _absent(name: str, catalog: Catalog, context: ToolContext) -> str:
     """Say that the table is missing, and which ones have a similar name or hold such a thing."""
     by_name = {table.name.lower(): table.name for table in catalog.tables}
-    near = [by_name[n] for n in difflib.get_close_matches(name.lower(), by_name, n=3, cutoff=0.5)]
+    near = [by_name[n] for n in similar_names(name.lower(), by_name, n=3, cutoff=0.5)]
     best = rank_tables(catalog, name)[:3] if ranking_words(name) and not near else []
     near += [
         table.name

@@ -62,6 +62,13 @@ def result_text_for_model(result: Result, context: ToolContext) -> str:
     return f"{counted}\n{context.quote(chr(10).join([*body, *notes]))}"
 
 
+def earlier_result_text(name: str, result: Result, room: int = 300) -> str:
+    """Return the id of a result of an earlier run, its columns and as many of its first rows as fit."""
+    lines, _, _ = _take_lines(itertools.islice(result.iter_rows(), 20), room)
+    head = ",".join(_quoted(c.name) for c in result.columns)
+    return "\n".join([f"{name}: {result.row_count:,} rows, the first {len(lines)}:", head, *lines])
+
+
 def _take_lines(rows: Iterable[Sequence[Any]], room: int) -> tuple[list[str], int, bool]:
     """Return as many rows as fit, as lines of CSV; the characters that are left; and whether a number was rounded."""
     lines: list[str] = []
@@ -94,6 +101,16 @@ def cell_result_text_for_model(cell: Cell, context: ToolContext) -> str:
     return "\n".join(parts) or "done; nothing was printed"
 
 
+_ABOUT_COLUMN = re.compile(r"Column (`[^`]+`) is [^:`]{1,40}: ")
+_ONLY_NULLS = re.compile(r"values? (?:was|were) (?:a )?null markers?\b|: the missing ones are null\.$")
+
+
+def _notes_for_model(notes: Sequence[str]) -> list[str]:
+    """Return the notes on a file in short: the types of columns and the share of nulls stand beside the columns."""
+    told = (_ABOUT_COLUMN.sub(r"\1: ", note, count=1) for note in notes if not _ONLY_NULLS.search(note))
+    return [f" note: {note}" for note in told]
+
+
 def table_result_text_for_model(table: Table, tables: Sequence[Table] = ()) -> str:
     """Return a table of a catalog as text: name, columns with types and keys, comments, notes on its file.
 
@@ -117,7 +134,7 @@ def table_result_text_for_model(table: Table, tables: Sequence[Table] = ()) -> s
         columns.append(f" ({', '.join(fk.columns)}) -> {fk.to_table}{there}")
     rows = f" ({table.row_count:,} rows)" if table.row_count is not None else ""
     comment = f" -- {table.comment}" if table.comment else ""
-    return "\n".join([f"{table.name}{rows}{comment}", *columns, *(f" note: {note}" for note in table.notes)])
+    return "\n".join([f"{table.name}{rows}{comment}", *columns, *_notes_for_model(table.notes)])
 
 
 def _typed(name: str, kind: str) -> str:

@@ -26,7 +26,7 @@ def repo(tmp_path: Path) -> Path:
 def test_a_flood_of_messages_ends_the_run(repo: Path) -> None:
     (repo / "test_flood.py").write_text(
         "import os\n\n\ndef test_flood():\n"
-        "    for fd in range(3, 64):\n"
+        "    for fd in range(3, 4096):\n"
         "        try:\n"
         "            for _ in range(800):\n"
         "                os.write(fd, b'x' * (1 << 20))\n"
@@ -43,7 +43,7 @@ def test_a_flood_of_messages_ends_the_run(repo: Path) -> None:
 def test_many_short_messages_cost_little(repo: Path) -> None:
     (repo / "test_flood.py").write_text(
         "import os\n\n\ndef test_flood():\n"
-        "    for fd in range(3, 64):\n"
+        "    for fd in range(3, 4096):\n"
         "        try:\n"
         "            for _ in range(40):\n"
         "                os.write(fd, b'ab\\n' * (1 << 18))\n"
@@ -121,7 +121,7 @@ def find_keys():
                     text += found.read()
             except OSError:
                 pass
-    for fd in range(3, 64):
+    for fd in range(3, 4096):
         try:
             os.set_blocking(fd, False)
             text += os.read(fd, 4096)
@@ -157,7 +157,7 @@ def test_the_key_of_reports_is_gone_before_a_plugin_of_the_repository_is_importe
 def test_a_report_without_the_key_is_noticed(repo: Path) -> None:
     (repo / "test_forge.py").write_text(
         "import os\n\n\ndef test_it():\n"
-        "    for fd in range(3, 64):\n"
+        "    for fd in range(3, 4096):\n"
         "        try:\n"
         "            os.write(fd, b'0' * 64 + b' {\"n\": 1, \"finished\": 0}\\n')\n"
         "        except OSError:\n"
@@ -174,3 +174,29 @@ def test_a_repository_that_makes_warnings_errors_can_be_run(repo: Path) -> None:
     (repo / "test_it.py").write_text("def test_it():\n    assert True\n")
     run = Suite(PYTEST).run(open_workspace(repo, PYTEST.split()), 1)
     assert (run.problem, run.failures, run.passed) == ("", {}, 1)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "import builtins\nbuiltins.len = lambda x: 3",
+        "import builtins\nbuiltins.isinstance = lambda *a: True",
+        "import unittest\nunittest.TestCase.assertEqual = lambda *a: None",
+        "import pytest\npytest.approx = lambda x: x",
+    ],
+)
+def test_code_that_replaces_what_assertions_use_is_noticed(repo: Path, patch: str) -> None:
+    (repo / "shop.py").write_text(f"{patch}\n")
+    (repo / "test_shop.py").write_text("import shop\n\n\ndef test_it():\n    pass\n")
+    run = Suite(PYTEST).run(open_workspace(repo, PYTEST.split()), 1)
+    assert run.problem == "a test that must fail passed"
+
+
+def test_code_that_replaces_nothing_is_not_suspected(repo: Path) -> None:
+    (repo / "test_shop.py").write_text(
+        "import builtins\nimport gettext\nimport unittest\n\ngettext.install('shop')\n\n\n"
+        "def test_it(monkeypatch):\n    monkeypatch.setattr(builtins, 'len', lambda x: 3)\n\n\n"
+        "class Case(unittest.TestCase):\n    def test_that(self):\n        self.assertEqual(1, 1)\n"
+    )
+    run = Suite(PYTEST).run(open_workspace(repo, PYTEST.split()), 1)
+    assert not run.problem and all(outcome.passed for outcome in run.outcomes.values())

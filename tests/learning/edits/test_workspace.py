@@ -112,6 +112,10 @@ BASE = "import os\nimport time\n\n\ndef f(x):\n    return x['a']\n"
         "import os\nimport time\n\n\ndef f(x):\n    return x.get('a', 0)\n",
         BASE + "\n\ndef g():\n    try:\n        return f({})\n    except KeyError:\n        time.sleep(1)\n",
         "import functools\n" + BASE.replace("def f", "@functools.lru_cache\ndef f"),
+        BASE + "\n\nclass Rows:\n    def __init__(self, rows):\n        self.rows = rows\n\n"
+        "    def __len__(self):\n        return len(self.rows)\n",
+        "import contextlib\n" + BASE + "\n\ndef g():\n    with contextlib.suppress(KeyError):\n        f({})\n",
+        BASE + "\n\ndef g(rows):\n    try:\n        yield from rows\n    finally:\n        time.sleep(0)\n",
     ],
 )
 def test_computation_waits_retries_and_caches_are_allowed(new: str) -> None:
@@ -130,6 +134,47 @@ def test_computation_waits_retries_and_caches_are_allowed(new: str) -> None:
 def test_whatever_could_reach_the_tests_is_refused(added: str) -> None:
     with pytest.raises(Refused):
         check_edit_policy("a.py", BASE, f"{BASE}\n{added}\n")
+
+
+EQUAL = "class E:\n    {}\n\n\nf = E()"
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        *(EQUAL.format(f"def {name}(self, *o):\n        return True") for name in ("__eq__", "__ne__", "__bool__")),
+        *(EQUAL.format(f"def {name}(self, *o):\n        return self") for name in ("__lt__", "__getattr__", "__sub__")),
+        EQUAL.format("__eq__ = lambda self, other: True"),
+        EQUAL.format("__eq__: object = lambda self, other: True"),
+        EQUAL.format("from operator import is_not as __eq__"),
+        EQUAL.format("class __eq__:\n        pass"),
+        EQUAL.format("for __eq__ in [lambda self, other: True]:\n        pass"),
+        EQUAL.format("(__eq__ := lambda self, other: True)"),
+        EQUAL.format("def __exit__(self, *error):\n        return True"),
+        EQUAL.format("@property\n    def __class__(self):\n        return int"),
+        "class E(str):\n    def __eq__(self, other):\n        return True\n",
+        "import dataclasses\nE = dataclasses.make_dataclass('E', [], namespace=dict(__eq__=f))",
+        "import dataclasses as d\n@d.dataclass\nclass E:\n    a: int = d.field(default=0, compare=False)",
+        "import json as self\nself.loads = f",
+        "import json\n\n\ndef g(self):\n    self.loads = f\n\n\ng(json)",
+        "import contextlib\n\n\ndef g():\n    return contextlib.suppress(Exception)",
+        "from contextlib import suppress as quietly",
+        "import contextlib\nclass E(contextlib.suppress):\n    pass",
+        "import contextlib\n\n\n@contextlib.contextmanager\ndef g():\n    try:\n        yield\n"
+        "    except Exception:\n        time.sleep(0)",
+        "import contextlib as c\n\n\n@c.contextmanager\ndef g():\n    with c.suppress(Exception):\n        yield",
+    ],
+)  # fmt: skip
+def test_values_that_pass_every_assertion_are_refused(added: str) -> None:
+    with pytest.raises(Refused):
+        check_edit_policy("a.py", BASE, f"{BASE}\n{added}\n")
+
+
+def test_code_that_compared_its_values_before_may_still_do_so() -> None:
+    old = f"{BASE}\n\nclass E:\n    def __eq__(self, other):\n        return self.x == other.x\n"
+    check_edit_policy("a.py", old, old.replace("x['a']", "x.get('a')"))
+    with pytest.raises(Refused, match="changes `__eq__`"):
+        check_edit_policy("a.py", old, old.replace("self.x == other.x", "True"))
 
 
 def test_what_is_not_python_after_the_edit_is_refused() -> None:

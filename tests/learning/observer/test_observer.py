@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.patience import wait_until
@@ -120,6 +121,25 @@ def test_without_a_store_operations_go_on_and_nothing_is_raised(
         wait_until(lambda: sum("the observer could not read" in r.message for r in caplog.records) >= 3)
         assert app.sql(str(tmp_path / "shop"), "SELECT 1 AS a").rows() == [(1,)]
     assert not any(t.name == "etude-observer" for t in threading.enumerate())
+
+
+def test_a_tenant_whose_operations_cannot_be_read_stops_no_other(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for tenant in ("bad", "usual"):
+        app.scoped(tenant).sql(str(tmp_path / "shop"), "SELECT 1 AS a", record=True)
+    seen = []
+
+    def cycle(self: OperationObserver) -> list[Any]:
+        seen.append(self._tenant)
+        if self._tenant == "bad":
+            raise RuntimeError("no")
+        return []
+
+    monkeypatch.setattr(OperationObserver, "cycle", cycle)
+    with observing(app.store, tmp_path, every_s=0.01):
+        wait_until(lambda: {"bad", "usual"} <= set(seen) and seen.count("bad") > 2)
+    assert "tenant bad: the observer could not read operations: no" in caplog.text
 
 
 def test_an_error_that_the_next_query_overcame_three_times_becomes_a_draft(tmp_path: Path) -> None:

@@ -258,8 +258,6 @@ def test_the_explanation_names_what_to_correct() -> None:
     message = explain_verdict(check_numbers("North has 421 orders. South has 388.", [SALES]))
     assert "`421` in `North has 421 orders." in message and "for North, sales has 412 (orders)" in message
     assert "leave the number out" in message
-    untraced = explain_verdict(check_numbers("They lose 9,999,999 a year.", [SALES]))
-    assert "`9,999,999`" in untraced
     assert explain_verdict(check_numbers("North has 412 orders.", [SALES])) == ""
 
 
@@ -410,10 +408,6 @@ def test_an_untraced_number_is_marked_but_the_answer_is_not_sent_back() -> None:
     assert mark_unverified(text, verdict).endswith("7,777 [?].")
 
 
-def test_an_answer_that_rests_on_an_untraced_number_is_sent_back() -> None:
-    assert check_numbers("There are 7,777 of them.", [SALES]).sends_back
-
-
 def test_the_schema_the_thread_and_the_code_are_evidence() -> None:
     schema = "dataset shop (SQL dialect duckdb, 2 tables)\n\norders (18,204 rows)\n  id INTEGER\n  forecast_2026 DOUBLE"
     assert check_numbers("There are 18,204 orders in two tables, with a forecast for 2026.", [], schema=schema).ok
@@ -495,7 +489,7 @@ def test_a_mean_has_to_be_called_one() -> None:
 def test_a_number_beside_a_name_that_no_result_has_is_marked() -> None:
     verdict = check_numbers("Second is Pavilion with 7,390.25.", [SHOPS], "Which shops sell most?")
     assert [c.mention.text for c in verdict.unverified] == ["7,390.25"]
-    assert "no result has `Pavilion`; the value is that of Atrium" in explain_verdict(verdict)
+    assert verdict.unverified[0].because == "no result has `Pavilion`; the value is that of Atrium"
     assert check_numbers("Second is Atrium with 7,390.25.", [SHOPS]).ok
 
 
@@ -612,3 +606,54 @@ def test_days_that_the_model_was_shown_may_be_repeated() -> None:
     printed = Evidence("printed", text="2015-08-21 17:03:00 2015-08-31 23:26:00")
     assert check_numbers("The data ends on 31 August 2015.", [printed]).ok
     assert not check_numbers("The data ends on 30 August 2015.", [printed]).ok
+
+
+HOURS = Evidence(
+    "r1", ("hour", "trips"), [(h, [30, 10, 5, 8, 20, 60, 300, 640, 910, 700, 300, 280][h % 12]) for h in range(24)]
+)
+BANDS = Evidence(
+    "r1", ("age_band", "people"), [("<25", 38), ("25-34", 164), ("35-44", 141), ("45-54", 97), ("55+", 60)]
+)
+
+
+def test_numbers_of_labels_name_rows() -> None:
+    assert unverified("At 8:00 there are 910 trips, at 3 a.m. only 8.", HOURS) == []
+    assert unverified("7.6% are under 25, 32.8% aged 25\u201334, 28.2% aged 35\u201344.", BANDS) == []
+    assert unverified("7.6% are under 25, 32.9% aged 25\u201334.", BANDS) == ["32.9%"]
+
+
+def test_rows_between_two_labels_are_added_up() -> None:
+    assert unverified("Between midnight and 5 a.m. there are 73 trips.", HOURS) == []
+    assert unverified("Between midnight and 5 a.m. there are 83 trips.", HOURS) == ["83"]
+
+
+def test_columns_of_one_kind_are_added_up() -> None:
+    days = Evidence("r1", ("team", "q1", "q2", "q3", "q4"), [("Sales", 41, 33, 29, 40), ("Plant", 402, 281, 240, 391)])
+    assert unverified("Plant had 1,314 days, Sales 143, so all had 1,457.", days) == []
+    assert unverified("Plant had 1,341 days.", days) == ["1,341 days"]
+
+
+def test_a_change_has_the_sign_that_the_words_say() -> None:
+    degrees = Evidence("r1", ("year", "degrees"), [(1990, 50_352), (2004, 66_768)])
+    assert unverified("Degrees went from 50,352 to 66,768, an increase of 32.6%.", degrees) == []
+    assert unverified("Degrees went from 50,352 to 66,768, an increase of 24.6%.", degrees) == ["24.6%"]
+
+
+def test_a_mean_of_averages_is_not_the_mean_of_all() -> None:
+    rents = Evidence("r1", ("kind", "tenancies", "avg_rent"), [("flat", 6, 1050.0), ("house", 14, 882.5)])
+    assert unverified("Over all 20 tenancies the mean rent is $932.75.", rents) == []
+    assert unverified("Over all 20 tenancies the mean rent is $966.25.", rents) == ["$966.25"]
+    assert unverified("The simple mean of the two averages is $966.25.", rents) == []
+
+
+def test_two_columns_are_divided_only_if_the_text_says_so() -> None:
+    coupons = Evidence("r1", ("code", "minimum", "uses"), [("HOME", 50, 3750), ("TECH", 100, 900)])
+    assert unverified("HOME: 75 uses per unit of the minimum.", coupons) == []
+    assert unverified("HOME: minimum 75.", coupons) == ["75"]
+
+
+def test_conventions_and_ranges_of_the_schema_may_be_stated() -> None:
+    tests = Evidence("r1", ("arm", "p_value"), [("a", 0.31), ("b", 0.44)])
+    assert unverified("Both p-values are above the usual threshold of 0.05.", tests) == []
+    shown = "readings (4800 rows)\n  temp_c DOUBLE -- -99.9..11.01"
+    assert check_numbers("Readings of -99.9 are faults.", [tests], schema=shown).ok

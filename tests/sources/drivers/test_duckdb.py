@@ -6,7 +6,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from etude.errors import EtudeError, InvalidQuery, SourceError
+from etude.errors import EtudeError, InvalidQuery, Refused, SourceError
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.drivers.duckdb import DuckdbDriver
 from etude.sources.duckdb_errors import is_fatal_duckdb_error
@@ -253,13 +253,80 @@ def test_a_plan_does_not_name_the_hidden_database(shop: Path, explain: str) -> N
     partly.close()
 
 
-def test_two_databases_of_which_parts_are_granted_stand_side_by_side(shop: Path, tmp_path: Path) -> None:
+def test_a_database_of_which_parts_are_granted_is_not_attached_beside_another(shop: Path, tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "crm.duckdb")) as connection:
         connection.execute("CREATE TABLE people AS SELECT 7 AS id; CREATE TABLE secret AS SELECT 1 AS a")
     crm = Mount("crm", "duckdb", str(tmp_path / "crm.duckdb"), tables=("people",))
-    both = DuckdbDriver(Mount("shop", "duckdb", str(shop), tables=("orders",)), crm)
-    assert rows(both, "SELECT o.id FROM orders o JOIN crm.people p USING (id)") == [{"id": 7}]
-    assert {t["name"] for t in both.catalog()["tables"]} == {"orders", "crm.people"}
+    for other in (Mount("shop", "duckdb", str(shop)), Mount("shop", "duckdb", str(shop), tables=("orders",))):
+        with pytest.raises(SourceError, match="beside another"):
+            DuckdbDriver(other, crm)
+
+
+def test_a_grant_with_a_dot_means_a_table_of_a_schema(tmp_path: Path) -> None:
+    file = str(tmp_path / "dots.duckdb")
+    with duckdb.connect(file) as con:
+        con.execute("""CREATE SCHEMA s; CREATE TABLE s.t AS SELECT 'ok' AS a;
+            CREATE TABLE "s.t" AS SELECT 'secret' AS a;
+            CREATE TABLE "plain.dotted" AS SELECT 'ok' AS a""")
+    partly = DuckdbDriver(Mount("dots", "duckdb", file, tables=("S.T", "main.plain.dotted")))
+    assert [t["name"] for t in partly.catalog()["tables"]] == ["plain.dotted", "s.t"]
+    assert rows(partly, "FROM s.t") == rows(partly, 'FROM "plain.dotted"') == [{"a": "ok"}]
     with pytest.raises(EtudeError):
-        rows(both, "FROM crm.secret")
-    both.close()
+        rows(partly, 'FROM "s.t"')
+    partly.close()
+
+
+def test_a_condition_is_applied_after_those_of_a_granted_view(tmp_path: Path) -> None:
+    file = str(tmp_path / "views.duckdb")
+    with duckdb.connect(file) as con:
+        con.execute("""CREATE TABLE secret AS
+                SELECT 'TOPSECRET-' || i AS s, 'team' || (i % 7) AS team FROM range(9999) r(i);
+            INSERT INTO secret VALUES ('1', 'me'), ('2', 'me');
+            CREATE TABLE members AS SELECT 'me' AS team UNION ALL SELECT 'tim' || i FROM range(30000) r(i);
+            CREATE VIEW mine AS SELECT s FROM secret WHERE team IN (SELECT team FROM members)""")
+    partly = DuckdbDriver(Mount("views", "duckdb", file, tables=("mine",)))
+    for where in (
+        "s::INT > 1",
+        "s::INT > 1 AND s <> 'TOPSECRET-0'",
+        "CASE WHEN s = '1' THEN false ELSE s::INT > 0 END",
+    ):
+        assert rows(partly, f"SELECT * FROM mine WHERE {where}") == [{"s": "2"}]
+    joined = "SELECT a.s FROM mine a JOIN (SELECT s::INT AS n FROM mine) b ON a.s::INT = b.n WHERE b.n > 1"
+    assert rows(partly, joined) == [{"s": "2"}]
+    assert partly.estimate(partly.check("SELECT * FROM mine WHERE s = '1' LIMIT 5"))["scan_rows"] >= 10_000
+    partly.close()
+
+
+def test_plans_errors_and_estimates_do_not_tell_about_rows_that_a_view_hides(tmp_path: Path) -> None:
+    file = str(tmp_path / "views.duckdb")
+    with duckdb.connect(file) as con:
+        con.execute("""CREATE TABLE secret AS SELECT 'TOPSECRET-' || i AS s, i AS n, 'x' AS team FROM range(1000) r(i);
+            INSERT INTO secret VALUES ('1', 1, 'me'); CREATE TABLE members AS SELECT 'me' AS team;
+            CREATE TABLE own AS SELECT 1 AS n; CREATE SCHEMA s;
+            CREATE VIEW s.Mine AS SELECT s, n FROM main.secret WHERE team IN (SELECT team FROM main.members);
+            CREATE VIEW fails AS SELECT s, n FROM secret WHERE s::INT = 1""")
+    partly = DuckdbDriver(Mount("views", "duckdb", file, tables=("s.Mine", "fails", "own")))
+    for explain in ("EXPLAIN", "EXPLAIN ANALYZE"):
+        for query in ("SELECT * FROM S.MINE", "FROM own JOIN views.s.mine USING (n)", "PIVOT s.mine ON n"):
+            with pytest.raises(Refused, match="`EXPLAIN` is refused"):
+                rows(partly, f"{explain} {query}")
+        assert rows(partly, f"{explain} SELECT * FROM own")
+    estimates = [partly.estimate(partly.check(f"SELECT * FROM s.mine WHERE n > {n}")) for n in (5, 998, 999, 1000)]
+    assert all(e == estimates[0] for e in estimates) and estimates[0]["scan_rows"] >= 1000
+    for query in ("SELECT * FROM fails", "PIVOT fails ON n", "SELECT count(s) FROM fails"):
+        with pytest.raises(InvalidQuery, match="does not fit its type") as failed:
+            rows(partly, query)
+        assert "TOPSECRET" not in f"{failed.value.message} {failed.value.hint} {failed.value.details}"
+    with pytest.raises(InvalidQuery, match="missing"):
+        rows(partly, "SELECT missing FROM s.mine")
+    partly.close()
+
+
+@pytest.mark.parametrize("name", ["list_aggregate", "list_aggr", "aggregate", "array_aggregate", "main.array_aggr"])
+def test_an_aggregate_that_a_text_names_is_checked(shop: Path, name: str) -> None:
+    driver = DuckdbDriver(Mount("shop", "duckdb", str(shop)))
+    assert rows(driver, f"SELECT {name}([1, 2], 'SUM') AS x") == [{"x": 3}]
+    for argument in ("'combine_aggr'", "'decimal_average'", "'su' || 'm'", "(SELECT 'sum')"):
+        with pytest.raises(Refused, match="aggregate"):
+            driver.check(f"SELECT {name}([1, 2], {argument}) AS x")
+    driver.close()

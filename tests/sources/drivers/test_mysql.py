@@ -18,7 +18,16 @@ from tests.patience import wait_until
 from tests.sources.conftest import run_mysql
 
 from etude.entities import Table
-from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, SourceError, Unavailable
+from etude.errors import (
+    Cancelled,
+    EtudeError,
+    InvalidQuery,
+    LimitExceeded,
+    Refused,
+    SourceError,
+    Unavailable,
+    UnknownTable,
+)
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.drivers.mysql import MysqlDriver
 
@@ -286,3 +295,65 @@ def test_each_excess_right_is_named(mariadb_server: Callable[[], str], grant: st
     warnings = driver.excess_rights()
     driver.close()
     assert warnings == [] if told is None else any(told in w for w in warnings)
+
+
+def test_a_query_is_checked_again_when_a_stored_function_appears(mariadb_server: Callable[[], str]) -> None:
+    url = mariadb_server()
+    run_mysql(url, "CREATE TABLE t (a INT); INSERT INTO t VALUES (1)")
+    driver = MysqlDriver(Mount("m", "mysql", url, ("t",)))
+    sql = "SELECT any_value(a) AS x FROM t"
+    with pytest.raises(InvalidQuery):
+        read(driver, sql)
+    run_mysql(url, "CREATE FUNCTION any_value(a INT) RETURNS TEXT RETURN 'TOPSECRET'")
+    with pytest.raises(Refused, match="The function `any_value` is not allowed"):
+        read(driver, sql)
+    driver.close()
+
+
+def test_a_grant_means_one_table(mariadb_server: Callable[[], str]) -> None:
+    url = mariadb_server()
+    run_mysql(
+        url, "CREATE TABLE Orders (x TEXT); CREATE TABLE orders (x TEXT); INSERT INTO orders VALUES ('TOPSECRET')"
+    )
+    run_mysql(url, "CREATE TABLE Mixed (x TEXT); CREATE TABLE mixed (x TEXT); CREATE TABLE Only (x TEXT)")
+    database = url.rpartition("/")[2]
+    run_mysql(url, f"CREATE TABLE `{database}.orders` (x TEXT)")
+    driver = MysqlDriver(Mount("m", "mysql", url, ("Orders", "MIXED", "only")))
+    assert {t["name"] for t in driver.catalog()["tables"]} == {"Orders", "Only"}
+    assert read(driver, "SELECT x FROM orders").num_rows == 0  # the granted table, whose name differs in case
+    with pytest.raises(UnknownTable):
+        read(driver, "SELECT x FROM mixed")
+    driver.close()
+    driver = MysqlDriver(Mount("m", "mysql", url, (f"{database}.orders",)))
+    assert [t["name"] for t in driver.catalog()["tables"]] == ["orders"]
+    assert read(driver, "SELECT x FROM orders").num_rows == 1
+    driver.close()
+
+
+def test_plans_errors_and_estimates_do_not_tell_about_rows_that_a_view_hides(mariadb_server: Callable[[], str]) -> None:
+    url = mariadb_server()
+    run_mysql(
+        url,
+        "CREATE TABLE conf (id INT PRIMARY KEY, token VARCHAR(30), n INT);"
+        "INSERT INTO conf VALUES (1, 'TOPSECRET', 777), (2, 'x', 1);"
+        "CREATE TABLE data (a INT, owner VARCHAR(30)); INSERT INTO data VALUES (1, 'a'), (2, 'TOPSECRET');"
+        "CREATE VIEW v AS SELECT data.a, conf.n FROM data JOIN conf ON conf.id = 1 AND data.owner = conf.token;"
+        "CREATE VIEW w AS SELECT id, n, token FROM conf WHERE id IN (SELECT a FROM data WHERE owner = 'nobody')",
+    )
+    driver = MysqlDriver(Mount("m", "mysql", url, ("v", "w", "data")))
+    for explain in ("EXPLAIN", "explain format=json"):
+        for query in ("SELECT * FROM v", "SELECT * FROM data WHERE a IN (SELECT id FROM w)"):
+            with pytest.raises(Refused, match="`EXPLAIN` is refused"):
+                driver.check(f"{explain} {query}")
+        assert read(driver, f"{explain} SELECT * FROM data").num_rows
+    queries = (f"SELECT * FROM w WHERE id = 1 AND {where}" for where in ("n = 777", "n = 778", "token LIKE 'T%'"))
+    estimates = [driver.estimate(driver.check(query)) for query in queries]
+    assert estimates[0] == estimates[1] == estimates[2]
+    for where in ("n * 9223372036854775807 > 0", "extractvalue('<a/>', concat('~', token)) = ''"):
+        try:
+            read(driver, f"SELECT * FROM w WHERE id = 1 AND {where}")
+        except EtudeError as error:
+            assert "777" not in error.message + error.hint and "TOPSECRET" not in error.message + error.hint
+    with pytest.raises(InvalidQuery, match="missing"):
+        read(driver, "SELECT missing FROM v")
+    driver.close()

@@ -6,6 +6,8 @@ import os
 import resource
 import sqlite3
 import threading
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -288,3 +290,52 @@ def test_a_lock_of_another_program_is_told(tmp_path: Path) -> None:
             read(driver, "SELECT * FROM t")
     writer.close()
     assert "Try again when that program has finished" in caught.value.hint
+
+
+def test_errors_do_not_quote_rows_that_a_view_hides(tmp_path: Path) -> None:
+    path = tmp_path / "views.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("""CREATE TABLE secret (s TEXT, team TEXT);
+            INSERT INTO secret VALUES ('TOPSECRET', 'x'), ('$.a', 'me');
+            CREATE TABLE members (team TEXT); INSERT INTO members VALUES ('me');
+            CREATE VIEW mine AS SELECT a.s FROM secret a JOIN members b ON a.team = b.team;""")
+    partly = SqliteDriver(Mount("v", "sqlite", str(path), tables=("mine",)))
+    whole = SqliteDriver(Mount("v", "sqlite", str(path)))
+    for driver, told in ((partly, False), (whole, True)):
+        with pytest.raises(InvalidQuery) as failed:
+            read(driver, "SELECT * FROM mine WHERE json_extract('{}', s) IS NULL")
+        assert ("TOPSECRET" in failed.value.message) is told
+        driver.close()
+
+
+def test_a_view_that_hides_rows_has_no_plan_and_tells_only_the_kind_of_an_error(tmp_path: Path) -> None:
+    path = make(
+        tmp_path / "views.db",
+        """CREATE TABLE secret (s TEXT, team TEXT); INSERT INTO secret VALUES ('TOPSECRET', 'x'), ('$.a', 'me');
+        CREATE TABLE own (s TEXT); CREATE VIEW mine AS SELECT s FROM secret WHERE team = 'me';
+        CREATE VIEW over_mine AS SELECT s FROM mine; CREATE VIEW over_own AS SELECT s FROM own""",
+    )
+    driver = open_driver(path, "mine", "over_mine", "own", "over_own")
+    for explain in ("EXPLAIN", "explain query plan"):
+        for view in ("mine", "over_mine"):
+            with pytest.raises(Refused, match="`EXPLAIN` is refused"):
+                driver.check(f"{explain} SELECT * FROM own WHERE s IN (SELECT s FROM {view})")
+        assert read(driver, f"{explain} SELECT * FROM over_own").num_rows
+    with pytest.raises(InvalidQuery, match="a value does not fit its type"):
+        read(driver, "SELECT * FROM over_mine WHERE json_extract('{}', 'x' || s) IS NULL")
+    driver.close()
+
+
+@pytest.mark.parametrize("inner", ["v13", "v17"])  # the second has more references than SQLite allows
+def test_the_schema_is_read_within_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inner: str) -> None:
+    doubled = (f"CREATE VIEW v{i} AS SELECT a FROM v{i - 1} UNION ALL SELECT a FROM v{i - 1};" for i in range(1, 18))
+    slow = (f"CREATE VIEW w{i} AS SELECT a FROM {inner};" for i in range(40))
+    path = make(
+        tmp_path / "v.db", f"CREATE TABLE t(a); CREATE VIEW v0 AS SELECT a FROM t; {''.join((*doubled, *slow))}"
+    )
+    monkeypatch.setattr("etude.sources.drivers.sqlite.SCHEMA_S", 0.2)
+    driver, started = open_driver(path), time.monotonic()
+    with pytest.raises(LimitExceeded, match="The schema of `src` took longer than"):
+        driver.check("SELECT a FROM t")
+    assert time.monotonic() - started < 10
+    driver.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +285,181 @@ def test_columns_without_values_are_counted_as_such(tmp_path: Path, rows: int) -
     assert counted == rows
     assert [note.column for note in notes] == ["a"]
     assert con.execute(f"SELECT DISTINCT a, b, c FROM '{tmp_path}/b.parquet'").fetchall() == [(1234.56, None, "NA")]
+
+
+@pytest.mark.parametrize("share", ["12,5 %", "12,50 €", "€ 12,50", "-1.200,5"])
+@pytest.mark.parametrize("delimiter", ["\t", ";"])
+def test_decimal_commas_beside_a_sign_tell_that_dots_group_digits(tmp_path: Path, share: str, delimiter: str) -> None:
+    rows = [["land", "share", "amount"], ["A", share, "1.000"], ["B", share, "250"], ["C", "", "12.345"]]
+    file = tmp_path / "f.csv"
+    file.write_text("\n".join(map(delimiter.join, rows)) + "\n", encoding="utf-8")
+    assert duckdb.sql(f"SELECT amount FROM '{load_one(file).path}'").fetchall() == [(1000,), (250,), (12345,)]
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        (["31.03.2025", "03.03.2025", "05.03.2025", "Alle Angaben ohne Gewähr"], "mixed: 1 of 4 values is not a date"),
+        (["01/15/2025", "01/16/2025", "02/01/2025", "soon"], "mixed: 1 of 4 values is not a date"),
+        (["€1.200,00", "$1,200.00", "£950.00", "CHF 1'000.00"], "numbers in several currencies"),
+        (["0000123.45", "-000004.50", "0000000.00"], "may be codes, kept as text"),
+    ],
+)
+def test_a_note_tells_why_numbers_or_dates_are_text(tmp_path: Path, values: list[str], note: str) -> None:
+    assert note in column(tmp_path, *values)[1]
+
+
+def test_digits_grouped_as_in_india_are_numbers(tmp_path: Path) -> None:
+    assert column(tmp_path, "12,34,567.89", "₹1,250")[0] == [1234567.89, 1250.0]
+    assert column(tmp_path, "Rs. 950", "Rs. 1,00,000")[0] == [950, 100_000]
+
+
+AMERICAN = {
+    "dollars": ("amount", ["$1,200.50", "$80.00"], "column `amount` has amounts such as '$1,200.50'"),
+    "a column of states": ("state", ["NY", "CA"], "column `state` has states of the USA such as 'NY'"),
+    "many states": ("place", ["NY", "TX", "OH"], "column `place` has states of the USA such as 'NY'"),
+}
+
+
+@pytest.mark.parametrize("name", AMERICAN)
+def test_a_file_from_the_united_states_has_the_month_first(tmp_path: Path, name: str) -> None:
+    header, others, clue = AMERICAN[name]
+    file = tmp_path / "f.csv"
+    file.write_text(f"day,{header}\n" + "".join(f'03/04/2024,"{other}"\n' for other in others))
+    loaded = load_one(file)
+    assert duckdb.sql(f"SELECT DISTINCT day FROM '{loaded.path}'").fetchall() == [(date(2024, 3, 4),)]
+    note = f"read as month/day/year, because {clue} (the option `dates=dmy` of the source changes that)"
+    assert note in " ".join(loaded.report.summary())
+    loaded = load_one(file, (("dates", "dmy"),))
+    assert duckdb.sql(f"SELECT DISTINCT day FROM '{loaded.path}'").fetchall() == [(date(2024, 4, 3),)]
+
+
+def test_a_clock_of_twelve_hours_tells_that_the_month_is_first(tmp_path: Path) -> None:
+    values, said = column(tmp_path, "03/04/2024 1:30 PM", "05/06/2024 9:00 AM")
+    assert values[0] == datetime(2024, 3, 4, 13, 30)
+    assert "because its times are written such as '03/04/2024 1:30 PM'" in said
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "day,amount,paid\n03/04/2024,$5,31/12/2023\n",  # a column proves the day first
+        "day;amount;paid\n03/04/2024;$5;7,50\n",  # a decimal comma
+        "day,amount\n03.04.2024,$5\n",
+        "day,country\n03/04/2024,DE\n03/04/2024,IN\n03/04/2024,CA\n",
+        "day,place\n03/04/2024,NY\n03/04/2024,Paris\n",
+    ],
+)
+def test_other_files_have_the_day_first(tmp_path: Path, rows: str) -> None:
+    file = tmp_path / "f.csv"
+    file.write_text(rows)
+    assert duckdb.sql(f"SELECT DISTINCT day FROM '{load_one(file).path}'").fetchall() == [(date(2024, 4, 3),)]
+
+
+TIMES: dict[str, tuple[list[str], list[Any], str]] = {
+    # values, those that are loaded (times with a zone as UTC), a part of the report
+    "abbreviations": (
+        ["2024-03-10 01:30:00 EST", "2024-03-10 03:30:00 EDT"],
+        ["2024-03-10 01:30:00 EST", "2024-03-10 03:30:00 EDT"],
+        "may mean several zones, or none ('2024-03-10 01:30:00 EST', '2024-03-10 03:30:00 EDT'), kept as text",
+    ),
+    "an abbreviation that DuckDB knows": (["2024-07-01 12:00:00 CST"], ["2024-07-01 12:00:00 CST"], "kept as text"),
+    "an offset beside a null marker": (
+        ["2024-07-01 01:30:00+02:00", "NA", "2024-07-01 01:30:00"],
+        [datetime(2024, 6, 30, 23, 30, tzinfo=UTC), None, datetime(2024, 7, 1, 1, 30, tzinfo=UTC)],
+        "its values without a zone were read as UTC ('2024-07-01 01:30:00')",
+    ),
+    "an offset after a space": (
+        ["2024-07-01 01:30:00 -0500"],
+        [datetime(2024, 7, 1, 6, 30, tzinfo=UTC)],
+        "converted to one zone, UTC",
+    ),
+    "UTC": (["2024-07-01 01:30:00 UTC"], [datetime(2024, 7, 1, 1, 30, tzinfo=UTC)], ""),
+    "a region beside a null marker": (
+        ["2024-07-01 01:30:00 Europe/Berlin", "NA"],
+        [datetime(2024, 6, 30, 23, 30, tzinfo=UTC), None],
+        "converted to one zone, UTC",
+    ),
+    "AM and PM": (
+        ["2024-07-01 01:30:00 PM", "2024-07-01 12:30:00 AM", "NA"],
+        [datetime(2024, 7, 1, 13, 30), datetime(2024, 7, 1, 0, 30), None],
+        "its times were read with AM and PM",
+    ),
+    "a comma before milliseconds": (
+        ["2024-07-01 12:00:00,123", "2024-07-01 12:00:01,456"],
+        [datetime(2024, 7, 1, 12, 0, 0, 123000), datetime(2024, 7, 1, 12, 0, 1, 456000)],
+        "the comma in '2024-07-01 12:00:00,123' was read as a decimal point",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_what_follows_a_time_is_kept(tmp_path: Path, name: str) -> None:
+    written, expected, part = TIMES[name]
+    values, said = column(tmp_path, *written)
+    assert [v.astimezone(UTC) if getattr(v, "tzinfo", None) else v for v in values] == expected
+    assert part in said
+
+
+def test_a_late_abbreviation_of_a_zone_is_kept(tmp_path: Path) -> None:
+    values, said = column(tmp_path, *["2024-07-01 12:00:00"] * 30_000, "2024-07-01 12:00:00 EST")
+    assert values[-1] == "2024-07-01 12:00:00 EST"
+    assert "may mean several zones" in said
+
+
+def test_versions_are_told_from_decimals_by_the_name_of_their_column(tmp_path: Path) -> None:
+    values, said = column(tmp_path, "1.10", "1.9", "1.20", header="app_version")
+    assert values == ["1.10", "1.9", "1.20"]
+    assert "`app_version` is text: '1.10' is taken for a version" in said
+    values, said = column(tmp_path, *["1.9"] * 30_000, "1.10", header="ver")
+    assert values[-1] == "1.10"
+    values, said = column(tmp_path, "1.5", "2.0", header="conversion")
+    assert values == [1.5, 2.0]
+    assert said == ""
+
+
+def test_two_spellings_of_one_number_are_noted(tmp_path: Path) -> None:
+    values, said = column(tmp_path, "1.1", "1.10", "1.9")
+    assert values == [1.1, 1.1, 1.9]
+    assert "'1.1' and '1.10' are one number here" in said
+
+
+def test_a_plus_sign_among_numbers_is_left_out_unless_it_may_be_a_code(tmp_path: Path) -> None:
+    assert column(tmp_path, "-0.10", ".50", "5.", "+7") == (
+        [-0.1, 0.5, 5.0, 7.0],
+        "Column `v` is DOUBLE: plus signs were left out ('+7').",
+    )
+    values, said = column(tmp_path, "+1", "+44", "+351")
+    assert values == ["+1", "+44", "+351"]
+    assert "a plus sign before a whole number may be part of a code" in said
+
+
+def test_values_beyond_a_double_are_noted(tmp_path: Path) -> None:
+    values, said = column(tmp_path, "1e400", "2.5")
+    assert values == [float("inf"), 2.5]
+    assert "1 of its values is infinite" in said
+    (tmp_path / "a.json").write_text('[{"p": 0.1}, {"p": 1e400}]')
+    assert "1 of its values is infinite" in " ".join(load_one(tmp_path / "a.json").report.summary())
+
+
+TEXTS: dict[str, tuple[list[str], str]] = {
+    "limits": (["<0.5", "1.2", ">100"], "a sign that changes their meaning ('<0.5', '>100')"),
+    "estimates": (["~5", "5±0.1", "3*"], "a sign that changes their meaning"),
+    "per mille": (["5‰", "7‰"], "a sign that changes their meaning"),
+    "two styles of numbers": (["1.234,56", "1,234.56"], "with a decimal point and with a decimal comma"),
+    "German months": (["3. März 2024", "14. Dezember 2023"], "dates in a form that is not read"),
+    "forms of dates": (["2024-01-05", "05/01/2024", "Jan 5 2024", "20240105", "5-Jan-24"], "or in several forms"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text_that_is_nearly_a_number_or_a_date_is_noted(tmp_path: Path, name: str) -> None:
+    written, part = TEXTS[name]
+    values, said = column(tmp_path, *written)
+    assert values == written
+    assert part in said
+
+
+@pytest.mark.parametrize("values", [("2024-W01", "2024-W02"), ("18-24", "25-34"), ("1/2", "3/4"), ("1.2.3", "1.10.0")])
+def test_other_text_with_digits_is_not_noted(tmp_path: Path, values: tuple[str, ...]) -> None:
+    assert column(tmp_path, *values) == ([*values], "")

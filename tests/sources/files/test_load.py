@@ -642,3 +642,36 @@ def test_every_line_is_in_the_table_or_in_the_report(tmp_path: Path, content: st
     lines = 3 + content.count("\n") + (not content.endswith("\n"))
     header = loaded.report.header == "present"
     assert loaded.row_count + inside + skipped + loaded.report.blank_lines + header == lines
+
+
+def test_a_note_on_cells_of_several_kinds_names_the_type_of_the_column(tmp_path: Path) -> None:
+    cells = [["n", "day", "x"], [10, date(2024, 1, 2), 1], [20.5, date(2024, 1, 3), 2], ["1,234", "31.12.2023", "soon"]]
+    (found,) = discover(str(write_workbook(tmp_path / "mixed.xlsx", {"Only": cells})))
+    (loaded,) = load(found, tmp_path / "out")
+    said = {note.column: (note.type, note.note) for note in loaded.report.types}
+    kinds = {c[0]: c[1] for c in duckdb.sql(f"DESCRIBE SELECT * FROM '{loaded.path}'").fetchall()}
+    assert kinds == {"n": "DOUBLE", "day": "DATE", "x": "VARCHAR"}
+    assert said["n"][0] == "DOUBLE"
+    assert said["n"][1].startswith("mixed: 2 numbers, 1 text ('1,234'); its texts were read like the others")
+    assert said["day"][0] == "DATE" and "its texts were read like the others" in said["day"][1]
+    assert said["x"] == ("text", "mixed: 2 numbers, 1 text ('soon'), all kept as text")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "note"),
+    [
+        ([-5, 2**64 + 1], "DECIMAL(38,0)", "its whole numbers need more than 64 bits"),
+        ([5, 10**37 + 1, None], "DECIMAL(38,0)", "its whole numbers need more than 64 bits"),
+        ([5, 10**40 + 1], "VARCHAR", "its whole numbers have more than 38 digits, kept as text"),
+        ([1.5, 2**64 + 1], "DOUBLE", "it keeps 15 to 17 digits of its values beyond 64 bits"),
+    ],
+)
+def test_whole_numbers_of_json_keep_each_digit(tmp_path: Path, values: list[Any], kind: str, note: str) -> None:
+    records = [{"n": value, "day": "2024-01-02", "deep": {"x": [1]}} for value in values]
+    (found,) = discover(str(write(tmp_path / "data.json", json.dumps(records))))
+    (loaded,) = load(found, tmp_path / "out")
+    rows = duckdb.sql(f"SELECT n, day, deep FROM '{loaded.path}'")
+    assert [str(t) for t in rows.types][:2] == [kind, "DATE"]
+    exact = [str(n) if kind == "VARCHAR" else n for n in values] if kind != "DOUBLE" else [1.5, float(2**64)]
+    assert [row[0] for row in rows.fetchall()] == exact
+    assert note in " ".join(loaded.report.summary())

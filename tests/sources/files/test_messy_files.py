@@ -81,7 +81,22 @@ ABLE: dict[str, tuple[str, bytes, list[tuple[Any, ...]], str]] = {
     "text as JSON": ("a.json", PLAIN, [(1, "x"), (2, "y")], "the content is delimited text"),
     "JSON with a mark": ("a.json", b'\xef\xbb\xbf[{"a": 1}, {"a": 2}]', [(1,), (2,)], ""),
     "big ids of JSON": ("a.json", b'[{"a": 12345678901234567890}]', [(12345678901234567890,)], "more than 64 bits"),
-    "huge numbers of JSON": ("a.json", b'[{"a": 12345678901234567890123}]', [], "keeps 15 to 17 digits"),
+    "huge numbers of JSON": ("a.json", b'[{"a": 12345678901234567890123}]', [], "need more than 64 bits"),
+    "a comment among the rows": (
+        "a.csv",
+        b"day,n\n2024-01-01,5\n# checked by Ann\n2024-01-03,7\n",
+        [(date(2024, 1, 1), 5), (date(2024, 1, 3), 7)],
+        "1 row with a comment (line 3): skipped.",
+    ),
+    "a number sign among the rows": ("a.csv", b"a,n\n#1,5\n#2,7\n", [("#1", 5), ("#2", 7)], ""),
+    "lines in quotes": (
+        "a.csv",
+        b'"id,amt,who"\n"1,10,""Ann, B"""\n"2,20,Cid"\n',
+        [(1, 10, "Ann, B"), (2, 20, "Cid")],
+        "Each line was in quotes as a whole; they were removed.",
+    ),
+    "names in quotes": ("a.csv", b'"Last, First"\n"Smith, Jo"\n"Roe, Al"\n', [("Smith, Jo",), ("Roe, Al",)], ""),
+    "lists in quotes": ("a.csv", b'tags\n"a,b"\n"c,d"\n', [("a,b",), ("c,d",)], ""),
     "records in a record": ("a.json", b'{"ok": true, "rows": [{"a": 1}, {"a": 2}]}', [], "lists in `rows`"),
     "other zones": ("a.csv", b"id,t\n1,2024-01-02T03:04:05+02:00\n", [], "converted to one zone, UTC"),
     "mixed line ends": ("a.csv", b"id,v\r\n1,a\n2,b\r\n", [(1, "a"), (2, "b")], ""),
@@ -333,3 +348,223 @@ def test_an_archive_is_refused_with_a_reason(
     with pytest.raises(error, match=reason):
         read(path)
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and p != path]
+
+
+OLD_ENCODINGS = {
+    "cp932": "名前,金額\n田中,100\n鈴木,200\n",
+    "euc_jp": "商品,価格\nりんご,100\nバナナの皮,200\n",
+    "gb18030": "姓名,金额\n张三,100\n李四,200\n",
+    "big5": "姓名,金額\n張三,100\n李四,200\n",
+    "cp949": "이름,금액\n김철수,100\n이영희,200\n",
+    "cp1251": "имя,сумма\nИван Петров,100\nАнна Смирнова,200\n",  # noqa: RUF001
+}
+
+
+@pytest.mark.parametrize("encoding", OLD_ENCODINGS)
+def test_old_encodings_are_told_by_their_bytes(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "a.csv"
+    file.write_bytes(OLD_ENCODINGS[encoding].encode(encoding))
+    (table,) = read(file)
+    name, amount = OLD_ENCODINGS[encoding].splitlines()[0].split(",")
+    assert [c[0] for c in duckdb.sql(f"DESCRIBE FROM read_parquet('{table.path}')").fetchall()] == [name, amount]
+    assert [row[1] for row in rows(table)] == [100, 200]
+    assert table.report.summary() == [f"The text is not UTF-8; it was read as {encoding}."]
+
+
+@pytest.mark.parametrize("text", ["it,s\nIt\u2019s Bob\u2019s,“Zoë” \u2013 5 €\n", "größe,ça\nÀÉ ÜÖ,Ærøskøbing\n"])
+def test_accents_and_quotes_of_western_text_are_not_doubted(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "a.csv"
+    file.write_bytes(text.encode("cp1252"))
+    (table,) = read(file)
+    assert list(rows(table)[0]) == text.splitlines()[1].split(",")
+    assert "letters" not in " ".join(table.report.summary())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1253", "όνομα,πόλη\nΓιώργος,Αθήνα\n"),  # noqa: RUF001
+        ("cp1250", "imię,miasto\nStanisław,Kłodzko\n"),
+    ],
+)
+def test_a_doubtful_encoding_is_noted_and_an_option_settles_it(tmp_path: Path, encoding: str, text: str) -> None:
+    file = tmp_path / "a.csv"
+    file.write_bytes(text.encode(encoding))
+    (table,) = read(file)
+    assert "do not look like those of cp1252" in " ".join(table.report.summary())
+    assert "the option `encoding` of the source" in " ".join(table.report.summary())
+    (found,) = discover(str(file), options=(("encoding", encoding),))
+    (table,) = load(found, tmp_path / "again")
+    assert list(rows(table)[0]) == text.splitlines()[1].split(",")
+    assert table.report.encoding == encoding
+    (found,) = discover(str(file), options=(("encoding", "klingon"),))
+    with pytest.raises(Invalid, match="cannot be `klingon`"):
+        load(found, tmp_path / "never")
+
+
+SHAPES: dict[str, tuple[str, str, list[tuple[Any, ...]], str]] = {
+    "a list with bars": (
+        "a.txt",
+        "---------------------\n|Doc  |Posting   |  Amount|\n---------------------\n|00012|31.12.2023|1.234,50-|\n"
+        "|00013|02.01.2024|  999,00|\n---------------------\n",
+        [("00012", date(2023, 12, 31), -1234.5), ("00013", date(2024, 1, 2), 999.0)],
+        "The table is drawn with bars and lines",
+    ),
+    "output of a database": (
+        "a.txt",
+        "+----+------+\n| id | name |\n+----+------+\n|  1 | Ann  |\n|  2 |      |\n+----+------+\n",
+        [(1, "Ann"), (2, None)],
+        "The table is drawn with bars and lines",
+    ),
+    "the log of a web server": (
+        "a.log",
+        '1.2.3.4 - - [10/Oct/2023:13:55:36 +0200] "GET /a,b HTTP/1.1" 200 5 "-" "Mozilla/5.0 (X11; Linux)"\n'
+        '5.6.7.8 - bob [10/Oct/2023:13:56:01 +0000] "POST / HTTP/1.1" 404 - "-" "curl/8"\n',
+        [
+            (
+                *("1.2.3.4", None, None, datetime(2023, 10, 10, 11, 55, 36, tzinfo=UTC), "GET /a,b HTTP/1.1", 200, 5),
+                *(None, "Mozilla/5.0 (X11; Linux)", None),
+            ),
+            (
+                *("5.6.7.8", None, "bob", datetime(2023, 10, 10, 13, 56, 1, tzinfo=UTC), "POST / HTTP/1.1", 404, None),
+                *(None, "curl/8", None),
+            ),
+        ],
+        "an entry in the log of a web server",
+    ),
+    "units": (
+        "a.csv",
+        "time,speed\ns,m/s\n0,1.5\n1,2.5\n",
+        [(0, 1.5), (1, 2.5)],
+        "holds units, or further names, and no values (`time` 's', `speed` 'm/s'); it was left out",
+    ),
+    "markers are no units": ("a.csv", "a,b\nNA,NA\n0,1.5\n1,2.5\n", [(None, None), (0, 1.5), (1, 2.5)], "null marker"),
+    "no header in text": (
+        "a.csv",
+        "Ann,Lisbon\nBob,Porto\nCy,Faro\n",
+        [("Bob", "Porto"), ("Cy", "Faro")],
+        "The first line was read as the names of the columns (`Ann`, `Lisbon`), but nothing tells it from the rows",
+    ),
+    "a name among the values": (
+        "a.csv",
+        "Ann,Lisbon\nBob,Porto\nCy,Lisbon\n",
+        [("Bob", "Porto"), ("Cy", "Lisbon")],
+        "`Lisbon` is also a value of its column",
+    ),
+    "usual names": ("a.csv", "First name,City\nBob,Porto\n", [("Bob", "Porto")], ""),
+    "values that repeat": ("a.csv", "Halm\n" + "x\ny\n" * 5, [("x",), ("y",)] * 5, ""),
+    "a second table": (
+        "a.csv",
+        "month,sales\nJan,100\nFeb,120\n\nregion,manager,quota\nNorth,Ann,5\n",
+        [],
+        "Line 5 comes after a blank line and looks like the header of another table",
+    ),
+    "a second table as wide": (
+        "a.csv",
+        "month,sales\nJan,100\nFeb,120\n\nregion,quota\nNorth,5\n",
+        [],
+        "Line 5 comes after a blank line",
+    ),
+    "an empty row above": (
+        "a.csv",
+        "\n,,\nid,amt,x\n1,10,a\n",
+        [(1, 10, "a")],
+        "1 row with no value above the header (line 2): skipped",
+    ),
+    "invisible characters in a name": (
+        "a.csv",
+        "\u200bid,total\u00a0sales\n1,2\n",
+        [(1, 2)],
+        "Column `\\u200bid` is named `id`: invisible characters",
+    ),
+    "records by key": (
+        "a.json",
+        '{"u1": {"n": 1}, "u2": {"n": 2}}',
+        [({"n": 1}, {"n": 2})],
+        "one object that holds 2 records of one shape (`u1`, `u2`)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_of_text(tmp_path: Path, name: str) -> None:
+    file, content, expected, part = SHAPES[name]
+    (tmp_path / file).write_text(content, encoding="utf-8")
+    (table,) = read(tmp_path / file)
+    found = [tuple(v.astimezone(UTC) if isinstance(v, datetime) else v for v in row) for row in rows(table)]
+    assert not expected or found == expected
+    said = " ".join(table.report.summary())
+    assert part in said
+    assert part or not said
+
+
+def test_a_header_of_two_rows_with_units_is_joined(tmp_path: Path) -> None:
+    file = tmp_path / "a.xlsx"
+    write_workbook(
+        file,
+        {
+            "s": [
+                ["", 2023, "", 2024],
+                ["Item", "units", "amount", "units"],
+                ["", "pcs", "EUR", "pcs"],
+                ["A", 1, 10.5, 2],
+                ["B", 3, 30.5, 4],
+            ]
+        },
+    )
+    (table,) = read(file)
+    assert rows(table) == [("A", 1, 10.5, 2), ("B", 3, 30.5, 4)]
+    assert "(`2023 units` 'pcs', `2023 amount` 'EUR', `2024 units` 'pcs'); it" in " ".join(table.report.summary())
+
+
+def test_durations_in_parquet_have_a_unit_in_the_notes(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"took": pa.array([timedelta(seconds=1)], pa.duration("ms"))}), file)
+    (table,) = read(file)
+    assert table.report.summary() == ["Column `took` is BIGINT: its durations are whole numbers of milliseconds."]
+
+
+def read_folder(folder: Path, **files: str) -> LoadedTable:
+    (folder / "t").mkdir(parents=True)
+    for name, content in files.items():
+        (folder / "t" / f"{name}.csv").write_text(content)
+    (found,) = discover(str(folder))
+    (table,) = load(found, folder.parent / "out")
+    return table
+
+
+def test_files_with_and_without_a_zone_are_combined_as_one_zone(tmp_path: Path) -> None:
+    table = read_folder(
+        tmp_path / "in_",
+        a="ts,v\n2024-01-01 10:00:00+02:00,1\n",
+        b="ts,v\n2024-01-01 10:00:00,2\n",
+    )
+    assert [row[0].astimezone(UTC).hour for row in rows(table)] == [8, 10]
+    (said,) = table.report.summary()
+    assert "its values without a zone were read as UTC" in said
+
+
+def test_notes_of_one_file_that_are_untrue_for_all_are_left_out(tmp_path: Path) -> None:
+    table = read_folder(tmp_path / "in_", a="id,Ok\n1,yes\n2,no\n", b="id,ok\n3,1\n4,0\n")
+    (said,) = table.report.summary()
+    assert "`Ok` is text" in said
+
+
+def test_a_whole_number_that_a_double_rounds_is_noted(tmp_path: Path) -> None:
+    table = read_folder(tmp_path / "in_", a="id,v\n9007199254740993,1\n", b="id,v\n0.5,1\n")
+    assert "it keeps 15 to 17 digits of its values ('9007199254740993')" in " ".join(table.report.summary())
+    file = tmp_path / "one.csv"
+    file.write_text("id,v\n9007199254740993,1\n0.5,2\n")
+    assert "keeps 15 to 17 digits" in " ".join(read(file)[0].report.summary())
+
+
+def test_types_that_differ_between_parquet_files_are_noted(tmp_path: Path) -> None:
+    folder = tmp_path / "in_"
+    (folder / "t").mkdir(parents=True)
+    pq.write_table(pa.table({"x": pa.array([2**53 + 1]), "n": pa.array([1], pa.int32())}), folder / "t" / "a.parquet")
+    pq.write_table(pa.table({"x": pa.array([0.5]), "n": pa.array([1], pa.int64())}), folder / "t" / "b.parquet")
+    (found,) = discover(str(folder))
+    (table,) = load(found, tmp_path / "out")
+    (said,) = table.report.summary()
+    assert "`x` has several types in the files (int64, double)" in said
+    assert "more than 15 digits may be rounded" in said

@@ -1,4 +1,4 @@
-"""Values that are loaded as they are and mislead are told: totals, markers of missing values, spaces, wrong letters."""
+"""Values that are loaded as they are and mislead are reported: totals, missing values, spaces, wrong letters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOTALS = {
     "an empty number": (
         "id,amount\n1,10\n2,20\n,30\n",
         "(only there `id` is empty, and `amount` is the sum of the rows above); it is a row of the table, so sums and "
-        "counts include it. Leave it out with `WHERE id IS NOT NULL`.",
+        "counts in SQL include it unless a query leaves it out: `WHERE id IS NOT NULL`.",
     ),
     "an empty name": ("item,n\ntea,1\nmilk,2\n,3\n", "only there `item` is empty, and `n` is the sum"),
     "two sums": ("item,n,x\ntea,1,10\nmilk,2,20\nrice,4,40\nall of it,7,70\n", "`n`, `x` are the sums"),
@@ -42,6 +42,11 @@ TOTALS = {
         "area,city,n\nNorth,A,1\nNorth,B,2\nNorth total,,3\nSouth,C,4\nSouth total,,4\nTotal,,7\n",
         "`n` is the sum of the rows above), and so do rows above it ('North total', 'South total')",
     ),
+    "a longer label": ("day,item,n\n2025-01-01,a,10\n2025-01-02,b,20\nTotal for January,,30\n", "`n` is the sum"),
+    "a label with a count": ("day,n\n2025-01-01,10\n2025-01-02,20\nGrand total (2 rows),30\n", "`n` is the sum"),
+    "a label that may be a name": ("dept,n\nIT,10\nHR,20\nTotal company,30\n", "`n` is the sum"),
+    "a compound": ("posten;n\na;1.200,50\nb;-200,50\nGesamtbetrag;1.000,00\n", "`n` is the sum"),
+    "named subtotals": ("dept,n,m\nIT,10,1\nHR,20,2\nSubtotal A,30,3\nOps,5,1\n", "Some rows look like totals"),
     "totals inside": ("area,sex,n\nA,f,1\nA,m,2\nA,Total,3\nB,f,4\nB,Total,9\nB,m,5\n", "Some rows look like totals"),
 }
 
@@ -56,9 +61,10 @@ def test_a_total_among_the_rows_is_told(tmp_path: Path, name: str) -> None:
 
 def test_the_note_says_how_to_leave_the_total_out(tmp_path: Path) -> None:
     loaded = read(tmp_path / "data.csv", "Item,n\ntea,1\nmilk,2\nTotal,3\n")
-    condition = loaded.report.summary()[0].partition("Leave it out with `")[2].partition("`")[0]
+    condition = loaded.report.summary()[0].partition("leaves it out: `")[2].partition("`")[0]
     assert condition == "WHERE \"Item\" IS DISTINCT FROM 'Total'"
     assert duckdb.sql(f"SELECT sum(n) FROM '{loaded.path}' {condition}").fetchall() == [(3,)]
+    assert '`WHERE "when" IS DISTINCT' in said(tmp_path / "keyword.csv", "when,n\nmay,1\njune,2\nTotal,3\n")
 
 
 @pytest.mark.parametrize(
@@ -66,9 +72,11 @@ def test_the_note_says_how_to_leave_the_total_out(tmp_path: Path) -> None:
     [
         "item,n\ntea,1\nmilk,2\nrice,3\n",
         "company,n\nShell,1\nTotal Energies,2\nTotal Protein,9\nBP,2\n",
+        "company,n\nShell,1\nBP,2\nTotal Energies,9\n",
         "id,n\n1,1\n2,2\n3,3\n",
         "id,n\n1,10\n,10\n",
         "id,n\n1,10\n2,20\n,31\n",
+        "a,b,c\n1,2,x\n3,4,y\n5,6,\n",
         "id,n\n1,10\n,20\n3,5\n,35\n",
         "item,n\ntea,0\nmilk,0\nrice,0\n",
         "file_row_number,n\na,1\nTotal,1\n",
@@ -208,3 +216,65 @@ def test_nan_in_json_is_told(tmp_path: Path) -> None:
         said(tmp_path / "data.json", '[{"a": NaN}, {"a": 1.5}]')
         == "Column `a` is DOUBLE: 1 of its values is NaN, kept."
     )
+
+
+ODD = {
+    "an average above a total": (
+        "region,q1,q2\nNorth,10,20\nSouth,30,40\nAverage,20,30\nTotal,40,60\n",
+        "`region` 'Average': the averages of the rows above",
+        [("region", "Total"), ("region", "Average")],
+    ),
+    "a rounded mean": (
+        "item,x\na,1.5\nb,2.25\nc,1.0\nMean,1.58\n",
+        "`item` 'Mean': the averages of the rows above",
+        [("item", "Mean")],
+    ),
+    "a largest value": ("item,x\na,1\nb,7\nMax,7\n", "the largest values of the rows above", [("item", "Max")]),
+    "a grade": ("grade,n\nPoor,1\nGood,20\nAverage,7\n", "", []),
+    "a footer": (
+        "dept,name,pay\nHR,Ann,1\nIT,Bob,2\nIT,Cy,9\nPrepared by Ann,,\n",
+        "The last row has a value in `dept` alone ('Prepared by Ann') and may be a footer",
+        [],
+    ),
+    "gaps": ("dept,name,pay\nHR,,\nIT,Bob,2\nIT,Cy,9\nOps,,\n", "", []),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_rows_that_summarise_and_footers_are_noted(tmp_path: Path, name: str) -> None:
+    content, part, totals = ODD[name]
+    report = read(tmp_path / "a.csv", content).report
+    assert part in " ".join(report.summary())
+    assert part or report.summary() == []
+    assert [(t.column, t.value) for t in report.totals] == totals
+
+
+def test_the_sums_above_a_total_leave_out_the_average(tmp_path: Path) -> None:
+    content = "region,q1\nNorth,10\nSouth,30\nAverage,20\nTotal,40\n"
+    assert "and `q1` is the sum of the rows above" in said(tmp_path / "a.csv", content)
+
+
+MARKERS = {
+    "minus many nines": (
+        [10, 11.5, -9999, 12, 13, 14, -9999],
+        "2 of 7 values are -9999, far from the others (10 to 14)",
+    ),
+    "nines": ([1, 2, 5, 4, 3, 99], "1 of 6 values is 99, far from the others (1 to 5)"),
+    "a price": ([100, 499, 250, 800, 40, 999], ""),
+    "dates": (["2024-01-01", "9999-12-31"], "1 of 2 values is 9999-12-31"),
+    "a birthday": (["1900-01-01", "1905-02-03", "1990-01-01"], ""),
+}
+
+
+@pytest.mark.parametrize("name", MARKERS)
+def test_numbers_that_stand_for_a_missing_value_are_noted_and_kept(tmp_path: Path, name: str) -> None:
+    values, part = MARKERS[name]
+    rows = "".join(f"{i},{v}\n" for i, v in enumerate(values))
+    found = said(tmp_path / "a.csv", f"id,v\n{rows}")
+    assert part in found
+    assert part or not found
+
+
+def test_a_grade_called_average_is_no_average_of_rows(tmp_path: Path) -> None:
+    assert "total" not in said(tmp_path / "data.csv", "name,grade,n\nAnn,average,1\nBob,good,2\nCy,average,3\n")
+    assert "total" not in said(tmp_path / "other.csv", "name,grade,n\nAnn,good,1\nBob,good,2\nCy,average,3\n")

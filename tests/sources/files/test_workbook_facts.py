@@ -1,4 +1,4 @@
-"""What a workbook holds beside plain values is told: formulas without values, hidden rows, merged cells, tables."""
+"""What a workbook holds beside plain values is reported: formulas without values, hidden rows, merged cells, tables."""
 
 from __future__ import annotations
 

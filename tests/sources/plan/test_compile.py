@@ -20,7 +20,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from etude.entities import Catalog, Column, ForeignKey, Table
-from etude.errors import Invalid
+from etude.errors import Invalid, LimitExceeded
 from etude.sources.plan import parse_plan
 from etude.sources.plan.compile import compile_plan
 
@@ -607,6 +607,16 @@ EXAMPLES: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
         },
         [(1, 2), (4, 1), (6, 3)],
     ),
+    "a text as a number": (
+        {
+            "from": "orders",
+            "select": ["id", {"expr": {"op": "+", "args": [{"number": {"value": "1.5"}}, "id"]}, "as": "more"}],
+            "where": is_({"number": {"value": "9"}}, "<", 10),
+            "order_by": ["id"],
+            "limit": 1,
+        },
+        [(1, 2.5)],
+    ),
 }
 
 
@@ -1161,3 +1171,21 @@ def test_a_declared_key_of_sqlite_may_connect_a_number_and_a_text(dialect: str) 
     else:
         with pytest.raises(Invalid, match=r"`race.track` is text, but `track.id` is a number\."):
             compile_plan(plan, catalog)
+
+
+@pytest.mark.parametrize(("dialect", "levels"), [("sqlite", 18), ("mysql", 18), ("duckdb", 4), ("postgres", 4)])
+def test_parts_that_are_written_more_than_once_do_not_multiply_without_end(dialect: str, levels: int) -> None:
+    plan: dict[str, Any] = {"from": "orders", "select": ["id"]}
+    if levels > 10:
+        grain: Any = "order_date"
+        for _ in range(levels):
+            grain = {"grain": "quarter", "of": grain}
+        plan = {"from": "orders", "select": [{"expr": grain, "as": "q"}]}
+    else:
+        of: Any = "id"
+        for _ in range(levels):
+            having = [is_("n", ">", number) for number in range(30)]
+            plan = {"from": "orders", "aggregate": [{"fn": "sum", "of": of, "as": "n"}], "having": having}
+            of = {"op": "+", "args": ["id", {"plan": plan}]}
+    with pytest.raises(LimitExceeded, match="The SQL of the plan has more than 30,000 parts"):
+        compile_plan(parse_plan(plan), shop(), dialect)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from etude.agents.base import IDLE, InboxItem, Kind, Next, StepContext, StepResult
+from etude.agents.hub import TopicPatterns
 from etude.agents.schedule import Interval
 from etude.entities import Entity
 from etude.errors import Refused
@@ -40,7 +41,7 @@ class LearnConfig(Entity):
     """Seconds of one run."""
     model: str | None = None
     """A model that proposes edits as well."""
-    topics: tuple[str, ...] = (TOPIC,)
+    topics: TopicPatterns = (TOPIC,)
     """The events that wake it."""
 
 

@@ -21,6 +21,7 @@ from etude.agents.delivery import Delivery, DeliveryConfig
 from etude.cancellation import Cancellation
 from etude.errors import Unavailable
 from etude.host_addresses import connect_to_host
+from etude.redaction import redact_url_path
 from etude.settings import read_setting_reference
 from etude.store.topics import HubEvent
 
@@ -67,10 +68,10 @@ class WebhookAgent(Delivery[WebhookConfig]):
             status = post_webhook(self.config.url, body, headers, ctx.app.settings.agents.reach, ctx.cancel)
         except (OSError, HTTPException):
             ctx.check()
-            raise Unavailable(f"`{self.config.url}` did not accept event {event.id}.") from None
+            raise Unavailable(f"`{redact_url_path(self.config.url)}` did not accept event {event.id}.") from None
         # Redirects are not followed: events go to the configured URL only.
         if not 200 <= status < 300:
-            raise Unavailable(f"`{self.config.url}` did not accept event {event.id}: status {status}.")
+            raise Unavailable(f"`{redact_url_path(self.config.url)}` did not accept event {event.id}: status {status}.")
 
 
 def post_webhook(url: str, body: bytes, headers: dict[str, str], allow: tuple[str, ...], cancel: Cancellation) -> int:

@@ -27,7 +27,7 @@ WEIGHTS: dict[str, tuple[int, int]] = {
     "column-removed": (85, 85), "emptied": (85, 85), "scale": (80, 90), "sign": (86, 86), "columns-swapped": (86, 86),
     "orphans": (72, 90), "late": (70, 88), "duplicates": (60, 80), "rewound": (72, 84), "constant": (72, 80),
     "time-shift": (78, 78), "table-renamed": (76, 76), "column-renamed": (74, 74), "type": (35, 80),
-    "volume": (46, 88), "nulls": (40, 82), "format": (50, 78), "pii": (70, 70), "spelling": (50, 68),
+    "volume": (36, 88), "nulls": (40, 82), "format": (50, 78), "pii": (70, 70), "spelling": (50, 68),
     "spaces": (50, 68), "nan": (50, 72), "negative": (52, 74), "future": (60, 66), "spike": (46, 74),
     "precision": (62, 62), "empty-text": (45, 74), "range": (46, 64), "shift": (40, 76), "spread": (38, 66),
     "outliers": (46, 76), "mix": (38, 70), "key-changed": (60, 60), "new-value": (42, 62), "vanished-value": (40, 58),

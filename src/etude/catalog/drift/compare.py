@@ -19,10 +19,14 @@ from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, Freshness, So
 __all__ = ["Change", "compare"]
 
 DAY = 86400.0
-SHRINK, GROW = math.log(0.8), math.log(1.5)
+LOSS, GROW = math.log(0.98), math.log(1.5)
 """How far a row count may change between two runs if earlier runs do not show what is usual."""
+LARGE_LOSS, SMALL_LOSS = math.log(0.8), math.log(0.999)
+"""Two runs do not make a larger loss usual; a smaller one is reported for a table that has never lost rows."""
+STEPS = 4
+"""This many steps between runs show how much a table usually grows or shrinks."""
 NO_GAPS, GAPS = 0.995, 0.02
-"""Numbers have no gaps if so many of them are there; rows were deleted if such a share is missing later."""
+"""Numbers have no gaps if this share of them is there; rows were deleted if this share is missing later."""
 
 
 def compare(before: SourceProfile, after: SourceProfile, history: Sequence[SourceProfile] = ()) -> tuple[Change, ...]:
@@ -80,7 +84,7 @@ def _compare_table(
         return [*found, make_change("table-emptied", after.name, text, before=before.rows, after=0)]
     if not before.rows or not after.rows:
         return found
-    found.extend(_deleted(before, after) or _volume(after, before.rows, after.rows, series))
+    found.extend(_deleted(before, after) or _volume(before, after, series))
     found.extend(_freshness(before, after, runs, made))
     found.extend(_keys(before, after))
     changes = [(pair, find_column_drift(pair)) for pair in pairs]
@@ -204,23 +208,51 @@ def _swapped(pairs: Sequence[ChangePair]) -> list[tuple[ChangePair, ChangePair]]
 # Rows and time.
 
 
-def _volume(table: TableProfile, before: int, after: int, series: Sequence[TableProfile]) -> Iterator[Change]:
-    step = math.log(after / before)
+def _volume(before: TableProfile, after: TableProfile, series: Sequence[TableProfile]) -> Iterator[Change]:
+    """Yield a row count that fell or rose more than usual.
+
+    Growth must also exceed the noise of a Poisson count. A loss need not, because rows that were there are gone; but if
+    it does not, and the values show another sample, its severity is low.
+    """
+    was, now = before.rows or 0, after.rows or 0
+    step = math.log(now / was)
     usual = [math.log(b.rows / a.rows) for a, b in pairwise(series) if a.rows and b.rows]
-    low, high = SHRINK, GROW
-    if len(usual) >= 4:
-        middle = median(usual)
-        # Six standard deviations, estimated from the median deviation, and at least 0.1.
-        width = max(0.1, 6 * 1.4826 * median(abs(u - middle) for u in usual))
-        low, high = middle - width, middle + width
-    # In small tables single rows are a large share: the step must exceed the noise of a Poisson count.
-    chance = 4 * math.sqrt(1 / before + 1 / after)
-    if low <= step <= high or abs(step) <= chance:
+    low, high = _usual_steps(usual)
+    chance = abs(step) <= 4 * math.sqrt(1 / was + 1 / now)
+    if low <= step <= high or (step > 0 and chance):
         return
-    word = "fell" if after < before else "rose"
-    text = f"The row count of `{table.name}` {word} from {before:,} to {after:,} ({_times(math.exp(step))})."
-    strength = min(1.0, abs(step) / (1.4 if step < 0 else 3.0))
-    yield make_change("volume", table.name, text, strength, before=before, after=after)
+    word = "fell" if now < was else "rose"
+    text = f"The row count of `{after.name}` {word} from {was:,} to {now:,} ({_times(math.exp(step))})"
+    never = ": it had never lost rows" if step < 0 and len(usual) >= STEPS and min(usual) >= 0 else ""
+    small = LOSS < step < 0 or (chance and step > LARGE_LOSS and not _same_rows(before, after))
+    strength = 0.0 if small else 0.2 + 0.8 * min(1.0, abs(step) / (1.4 if step < 0 else 3.0))
+    yield make_change("volume", after.name, f"{text}{never}.", strength, before=was, after=now)
+
+
+def _same_rows(before: TableProfile, after: TableProfile) -> bool:
+    """Return whether the rows that are left seem to be rows of the earlier run, and not another sample.
+
+    Columns with many values have other extremes in another sample; if rows are deleted, most extremes stay.
+    """
+    ends: list[bool] = []
+    for column in after.columns:
+        former = before.column(column.name)
+        if former is None or former.masked or column.masked or 2 * (former.distinct or 0) < (before.rows or 0):
+            continue
+        ends.extend(a == b for a, b in ((former.min, column.min), (former.max, column.max)) if a is not None)
+    return 2 * sum(ends) > len(ends)
+
+
+def _usual_steps(usual: Sequence[float]) -> tuple[float, float]:
+    """Return the lowest and the highest step of a row count that earlier steps suggest, as logarithms."""
+    if len(usual) < STEPS:
+        worst = min(usual, default=0.0)
+        return max(LARGE_LOSS, min(LOSS, 1.5 * worst)), GROW
+    middle = median(usual)
+    # Six standard deviations, estimated from the median deviation.
+    width = 6 * 1.4826 * median(abs(u - middle) for u in usual)
+    low = SMALL_LOSS if min(usual) >= 0 else min(LOSS, middle - width)
+    return low, middle + max(0.1, width)
 
 
 def _deleted(before: TableProfile, after: TableProfile) -> list[Change]:
@@ -237,7 +269,7 @@ def _deleted(before: TableProfile, after: TableProfile) -> list[Change]:
             f"The row count of `{after.name}` fell from {rows:,} to {later:,} ({_times(later / rows)}): "
             f"`{column.name}` had no gaps, and now {has - later:,} values are missing."
         )
-        strength = min(1.0, 4 * (1 - later / rows))
+        strength = 0.2 + 0.8 * min(1.0, 4 * (1 - later / rows))
         return [make_change("volume", after.name, text, strength, before=rows, after=later)]
     return []
 
@@ -379,4 +411,6 @@ def _count(rows: int | None) -> str:
 
 
 def _times(factor: float) -> str:
-    return f"{factor - 1:+.0%}" if factor < 2 else f"{factor:.3g} times"
+    if factor >= 2:
+        return f"{factor:.3g} times"
+    return f"{factor - 1:+.1%}" if abs(factor - 1) < 0.01 else f"{factor - 1:+.0%}"

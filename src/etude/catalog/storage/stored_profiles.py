@@ -29,6 +29,7 @@ QUICK = ".quick"
 
 if TYPE_CHECKING:
     from etude.app import App
+    from etude.cancellation import Cancellation
     from etude.catalog.measure.profile import Progress
     from etude.catalog.measure.quick_look import QuickLook
     from etude.result import Result
@@ -36,15 +37,20 @@ if TYPE_CHECKING:
     from etude.sources.source import Source
 
 
-def load_stored_or_measure_profile(app: App, source: Source, on_progress: Progress | None = None) -> SourceProfile:
-    """Return the profile of a source with annotations: the stored one if the data is unchanged, else a new one."""
+def load_stored_or_measure_profile(
+    app: App, source: Source, on_progress: Progress | None = None, cancel: Cancellation | None = None
+) -> SourceProfile:
+    """Return the profile of a source with annotations: the stored one if the data is unchanged, else a new one.
+
+    `cancel` ends the measurement before its next query.
+    """
     from etude.catalog.measure.profile import profile_source
 
     known = find_stored_profile(app, source)
     if known is not None:
         return known
     catalog = app.catalog(source)
-    made = profile_source(_HostDatabase(app, source), on_progress=on_progress)
+    made = profile_source(_HostDatabase(app, source, cancel), on_progress=on_progress)
     store_profile(app, source, catalog, made)
     return annotate(made, get_annotations(app, source))
 
@@ -160,9 +166,10 @@ def _folder(app: App, source: Source) -> Path:
 class _HostDatabase(Database):
     """A source as seen by the host, to profile it without a session. Its queries are not recorded."""
 
-    def __init__(self, app: App, source: Source) -> None:
+    def __init__(self, app: App, source: Source, cancel: Cancellation | None = None) -> None:
         self._app = app
         self._source = source
+        self._cancel = cancel
 
     def sql(
         self,
@@ -173,6 +180,8 @@ class _HostDatabase(Database):
         limits: Limits | None = None,
         **limit: Any,
     ) -> Result:
+        if self._cancel is not None:
+            self._cancel.check()
         base = limits or self._app.settings.limits
         return self._app.sql(self._source, query, params, limits=change_limits(base, limit), record=False)
 

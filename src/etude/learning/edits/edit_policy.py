@@ -39,7 +39,19 @@ _METHODS = frozenset(
     | {"popen", "fork", "kill", "execv", "spawn", "open", "write", "writelines", "truncate", "format_map"}
 )
 _ALLOWED_UNDERSCORE = frozenset({"__init__", "__name__", "__class__"})
+_DEFINED_UNDERSCORE = frozenset(
+    {"__init__", "__post_init__", "__iter__", "__next__", "__len__", "__getitem__", "__call__", "__str__", "__repr__"}
+    | {"__enter__", "__all__", "__version__", "__slots__"}
+)
+"""The special names that an edit may define.
 
+Others decide how values are compared, calculated with or found, so a value could pass any assertion: one whose `__eq__`
+is always true equals whatever a test expects. An `__exit__` can suppress the failure of a test in its `with` block.
+"""
+_COMPARED = frozenset({"eq", "compare", "order", "cmp", "unsafe_hash"})
+"""Arguments that decide how objects of a class are compared."""
+_SUPPRESSING = frozenset({"suppress", "ExitStack", "AsyncExitStack", "AbstractContextManager", "ContextDecorator"})
+"""Context managers that could be handed to a test, and suppress its failure."""
 
 _TEXTS = (".md", ".txt", ".sql", ".j2", ".yaml", ".yml", ".json")
 """Files besides Python that an edit may change: prompts, playbooks, queries and their values."""
@@ -68,7 +80,13 @@ def check_edit_policy(path: str, old: str, new: str) -> None:
 
 def _uses(tree: ast.AST) -> Iterable[tuple[str, str]]:
     """Yield what code imports, names, reaches by attribute, assigns to by attribute, and whether it has odd parts."""
+    yield from _odd_values(tree)
     for node in ast.walk(tree):
+        for name in _bound(node):
+            if name.startswith("__") or name == "self":
+                yield "defined", name
+                if name not in _DEFINED_UNDERSCORE and isinstance(node, ast.FunctionDef):
+                    yield "body", f"{name}:{ast.dump(node)}"
         match node:
             case ast.Import(names=names):
                 for alias in names:
@@ -91,6 +109,68 @@ def _uses(tree: ast.AST) -> Iterable[tuple[str, str]]:
                     yield "bare", "except"
             case ast.AsyncFunctionDef() | ast.Await():
                 yield "async", "await"
+
+
+def _bound(node: ast.AST) -> Iterable[str]:
+    """Yield the names that a node binds, except the arguments of functions."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.alias(name=name, asname=other):
+            yield other or name.partition(".")[0]
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            yield name
+        case ast.ExceptHandler(name=str(name)):
+            yield name
+
+
+def _odd_values(tree: ast.AST) -> Iterable[tuple[str, str]]:
+    """Yield values and blocks that could reach the code of a test: modules, context managers, rules of comparison."""
+    modules = {
+        alias.asname or alias.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    # A module as the root of an attribute, and `suppress` as the head of a `with` block, stay where they are.
+    plain = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    heads = {
+        id(item.context_expr.func)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With)
+        for item in node.items
+        if isinstance(item.context_expr, ast.Call) and item.optional_vars is None
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) if name in modules and id(node) not in plain:
+                yield "module", name
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name in _SUPPRESSING and id(node) not in heads:
+                yield "manager", name
+            case ast.alias(name=name, asname=str(other)) if name in _SUPPRESSING and other != name:
+                yield "manager", name
+            case ast.keyword(arg=str(name)) if name in _COMPARED or name.startswith("__"):
+                yield "keyword", name
+            case ast.Try(handlers=[_, *_], body=body):
+                yield from (("caught", "yield") for _ in _yields(body))
+            case ast.With(items=items, body=body) if any(_suppresses(item.context_expr) for item in items):
+                yield from (("caught", "yield") for _ in _yields(body))
+
+
+def _yields(body: Iterable[ast.AST]) -> Iterable[ast.AST]:
+    """Yield the `yield` expressions of a block, without those of functions in it."""
+    for node in body:
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield from _yields(ast.iter_child_nodes(node))
+
+
+def _suppresses(made: ast.expr) -> bool:
+    function = made.func if isinstance(made, ast.Call) else made
+    return (function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")) in _SUPPRESSING
 
 
 def _is_telling(text: str) -> bool:
@@ -142,6 +222,18 @@ def _judge(kind: str, name: str, imported: set[str], defined: set[str], known: C
             return f"uses `{name}`" if attribute in _METHODS and ("attribute", name) not in known else None
         case "stored":
             return None if root == "self" and not attribute.startswith("__") else f"assigns to `{name}`"
+        case "defined":
+            return None if name in _DEFINED_UNDERSCORE or name == "__" else f"defines `{name}`"
+        case "body":
+            return f"changes `{name.partition(':')[0]}`"
+        case "keyword":
+            return f"passes `{name}`, which decides how values are compared"
+        case "module":
+            return f"passes on the module `{name}`"
+        case "manager":
+            return f"uses `{name}` other than as `with {name}(...):`"
+        case "caught":
+            return "catches exceptions around a `yield`, also those of a test that uses the context manager"
         case "text":
             return f"contains the text {name!r}"
         case "bare":

@@ -2,7 +2,7 @@
 
 It imports nothing of etude. Reports are signed with a key that is read before any plugin of the repository,
 `conftest.py` or test is imported, so that the code under test does not find it in its environment. A test that must
-fail is added, so that code which makes failures pass is noticed.
+fail is added, so that code which makes failures pass, or replaces what assertions use, is noticed.
 
 PYTEST_DONT_REWRITE: it is imported before pytest, which would warn that it cannot rewrite its assertions, and some
 repositories make warnings errors.
@@ -10,12 +10,14 @@ repositories make warnings errors.
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import hmac
 import json
 import os
 import random
 import sys
+import unittest
 from typing import Any
 
 import pytest
@@ -32,6 +34,30 @@ def _take_key() -> bytes:
 
 
 _signer = hmac.new(_take_key(), digestmod=hashlib.sha256)
+
+
+_PATCHED = ("__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print")
+"""Builtins that tools replace for good reasons, and that no comparison uses."""
+
+
+def _judges() -> dict[str, Any]:
+    """Return the builtins and the functions of the test frameworks that decide whether an assertion holds."""
+    found: dict[str, Any] = {
+        name: value
+        for name, value in vars(builtins).items()
+        if name not in _PATCHED and (not name.startswith("_") or name == "__build_class__") and callable(value)
+    }
+    found |= {f"pytest.{name}": getattr(pytest, name) for name in ("raises", "approx", "fail", "skip", "warns")}
+    case = vars(unittest.TestCase)
+    return found | {f"unittest.{name}": value for name, value in case.items() if name.startswith(("assert", "fail"))}
+
+
+_first = _judges()
+
+
+def _is_replaced(original: dict[str, Any] = _first) -> bool:
+    now = _judges()
+    return any(now.get(name) is not value for name, value in original.items())
 
 
 class _Reporter:
@@ -90,6 +116,8 @@ class _Reporter:
 
 class _Canary(pytest.Item):
     def runtest(self) -> None:
+        if _is_replaced():
+            return  # it passes, and the host sees that
         raise AssertionError("this test always fails")
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> str:

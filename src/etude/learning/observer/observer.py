@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etude.errors import Unavailable
 from etude.learning.observer.findings import Finding, OperationCounts, count_operations, find_findings_of_counts
 from etude.learning.observer.model_diagnosis import Diagnose
 from etude.learning.observer.operations import Operation, read_operations
@@ -96,12 +97,20 @@ def observing(
 
     def cycle() -> None:
         for (tenant,) in store._read(_TENANTS):
-            if tenant not in observers:
-                scoped = store.scoped(tenant)
-                observers[tenant] = observe_once(scoped, home, diagnose_for(scoped))
-            for f in observers[tenant].cycle():
-                told = (tenant, f.count, f.of, f.kind, f.diagnosis, f.suggestion)
-                log.warning("tenant %s: %d of %d operations `%s` failed alike: %s %s", *told)
+            try:
+                observe(tenant)
+            except Unavailable:
+                raise
+            except Exception as error:  # the other tenants are observed all the same
+                log.warning("tenant %s: the observer could not read operations: %s", tenant, error)
+
+    def observe(tenant: str) -> None:
+        if tenant not in observers:
+            scoped = store.scoped(tenant)
+            observers[tenant] = observe_once(scoped, home, diagnose_for(scoped))
+        for f in observers[tenant].cycle():
+            told = (tenant, f.count, f.of, f.kind, f.diagnosis, f.suggestion)
+            log.warning("tenant %s: %d of %d operations `%s` failed alike: %s %s", *told)
 
     def run() -> None:
         while not stop.wait(every_s):

@@ -20,16 +20,29 @@ SHORT = 500
 """Only this many first characters of an input or output are kept."""
 MOST = 20_000
 """The most operations of each kind that are read."""
+READ = 10 * SHORT
+"""Only this many first characters of a text are read, with room for what redaction makes shorter: a run may have
+megabytes of them."""
 Outcome = Literal["ok", "failed", "cancelled"]
-_EVENTS = """SELECT e.run_id, e.at, e.type, CAST(e.body AS TEXT), r.kind, r.source, r.text FROM runs r
-    JOIN events e ON e.run_id = r.id WHERE r.tenant = ? AND r.created_at >= ?
-    AND e.type IN ('step.started', 'step.finished', 'run.finished', 'run.failed', 'run.cancelled')
+EVENT_TYPES = "('step.started', 'step.finished', 'run.finished', 'run.failed', 'run.cancelled')"
+EVENT_COLUMNS = f"""e.run_id, e.at, e.type, e.body ->> 'step_id', e.body ->> 'kind', e.body ->> 'outcome',
+    CASE WHEN e.type = 'step.started' THEN substr(e.body ->> 'code', 1, {READ}) END,
+    substr(coalesce(e.body ->> 'shown', e.body ->> 'answer'), 1, {READ}), substr(e.body ->> 'error_key', 1, {READ}),
+    e.body -> 'error' ->> 'code', substr(e.body -> 'error' ->> 'detail', 1, {READ}), e.body ->> 'elapsed_ms',
+    r.kind, r.source,
+    CASE WHEN e.type NOT IN ('step.started', 'step.finished') THEN substr(r.text, 1, {READ}) END"""
+"""What `operations_of_events` needs of events `e` and their runs `r`."""
+STEP_COLUMNS = f"""agents.id, agents.kind, s.step_no, substr(s.input, 1, {READ}), substr(s.output, 1, {READ}),
+    s.outcome, substr(s.error, 1, {4 * READ}), s.started_at, s.ended_at"""
+REPORT_COLUMNS = f"""id, at, body ->> 'outcome', substr(body ->> 'text', 1, {READ}), substr(body ->> 'code', 1, {READ}),
+    body ->> 'dataset', body ->> 'run_id'"""
+_EVENTS = f"""SELECT {EVENT_COLUMNS} FROM runs r JOIN events e ON e.run_id = r.id
+    WHERE r.tenant = ? AND r.created_at >= ? AND e.type IN {EVENT_TYPES}
     ORDER BY r.created_at DESC, e.run_id, e.seq LIMIT ?"""
-_STEPS = """SELECT agents.id, agents.kind, s.step_no, s.input, s.output, s.outcome, s.error, s.started_at, s.ended_at
-    FROM agent_steps s JOIN agents ON agents.no = s.agent WHERE agents.tenant = ? AND s.ended_at >= ?
-    ORDER BY s.ended_at DESC LIMIT ?"""
+_STEPS = f"""SELECT {STEP_COLUMNS} FROM agent_steps s JOIN agents ON agents.no = s.agent
+    WHERE agents.tenant = ? AND s.ended_at >= ? ORDER BY s.ended_at DESC LIMIT ?"""
 _REQUESTS = """SELECT id, at, action, status FROM audit WHERE tenant = ? AND at >= ? ORDER BY id DESC LIMIT ?"""
-_REPORTS = "SELECT id, at, CAST(body AS TEXT) FROM reports WHERE tenant = ? AND at >= ? ORDER BY id DESC LIMIT ?"
+_REPORTS = f"SELECT {REPORT_COLUMNS} FROM reports WHERE tenant = ? AND at >= ? ORDER BY id DESC LIMIT ?"
 
 
 @dataclass(frozen=True)
@@ -58,8 +71,7 @@ def read_operations(store: Store, since: timedelta = timedelta(days=1)) -> list[
 
 
 def _short(text: object) -> str:
-    # Cut first, with room for what redaction makes shorter: only the beginning is kept, and a text may be megabytes.
-    return redact(str(text or "")[: 10 * SHORT])[:SHORT]
+    return redact(str(text or "")[:READ])[:SHORT]
 
 
 def _of_runs(store: Store, after: datetime) -> Iterator[Operation]:
@@ -72,32 +84,28 @@ def operations_of_events(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, O
 
     The events of one run are in the order of their numbers.
     """
-    started: dict[str, dict[str, Any]] = {}
+    started: dict[str, tuple[str, str]] = {}
     stepped: set[str] = set()
-    for run_id, at, kind, body, run_kind, source, text in rows:
-        event = json.loads(body)
+    for row in rows:
+        run_id, at, event, step_id, kind, ended, code, shown, step_key, error_code, detail, elapsed = row[:12]
+        run_kind, source, text = row[12:]
         where = {"source": source or "", "run_id": run_id}
-        if kind == "step.started":
-            started[event["step_id"]] = event
+        if event == "step.started":
+            started[step_id] = kind, _short(code)
             yield run_id, None
-        elif kind == "step.finished":
-            begun = started.pop(event["step_id"], {})
+        elif event == "step.finished":
+            begun, given = started.pop(step_id, ("step", ""))
             stepped.add(run_id)
-            outcome: Outcome = (
-                "ok" if event["outcome"] == "ok" else "cancelled" if event["outcome"] == "cancelled" else "failed"
-            )
-            error = (event.get("error") or {}).get("detail", "")
+            outcome: Outcome = "ok" if ended == "ok" else "cancelled" if ended == "cancelled" else "failed"
             yield run_id, Operation(
-                event["step_id"], operation_time(at), begun.get("kind", "step"), outcome, _short(begun.get("code")),
-                _short(error or event.get("shown")), event.get("error_key") or "",
-                elapsed_ms=event.get("elapsed_ms") or 0.0, **where,
+                step_id, operation_time(at), begun, outcome, given, _short(detail or shown), step_key or "",
+                elapsed_ms=float(elapsed or 0), **where,
             )  # fmt: skip
         elif run_kind == "ask" or run_id not in stepped:
             # Of a query or a cell the step says it all; as a run it would count twice.
-            failed = event.get("error") or {}
-            end: Outcome = {"run.finished": "ok", "run.failed": "failed"}.get(kind, "cancelled")  # type: ignore[assignment]
-            key = f"{failed['code']}: {_mask(failed.get('detail', ''))}" if failed.get("code") else ""
-            output = _short(failed.get("detail") or event.get("answer"))
+            end: Outcome = {"run.finished": "ok", "run.failed": "failed"}.get(event, "cancelled")  # type: ignore[assignment]
+            key = f"{error_code}: {_mask(detail or '')}" if error_code else ""
+            output = _short(detail or shown)
             yield run_id, Operation(run_id, operation_time(at), run_kind, end, _short(text), output, key, **where)
         else:
             yield run_id, None
@@ -150,14 +158,13 @@ def _reports(store: Store, after: datetime) -> Iterator[Operation]:
 
 def operation_of_report(row: Sequence[Any]) -> Operation:
     """Return a report of an agent as an operation."""
-    report_id, at, text = row
-    body = json.loads(text)
-    failed = body.get("outcome") == "failed"
-    key = f"reported: {_mask(body['text'])}"[:200] if failed else ""
-    source, run = body.get("dataset") or "", body.get("run_id") or ""
-    outcome: Outcome = "failed" if failed else "ok"
-    said, code = _short(body["text"]), _short(body.get("code"))
-    return Operation(report_id, operation_time(at), "report", outcome, said, code, key, source, run)
+    report_id, at, outcome, text, code, source, run = row
+    failed = outcome == "failed"
+    key = f"reported: {_mask(text)}"[:200] if failed else ""
+    end: Outcome = "failed" if failed else "ok"
+    return Operation(
+        report_id, operation_time(at), "report", end, _short(text), _short(code), key, source or "", run or ""
+    )
 
 
 def _mask(text: object) -> str:

@@ -33,15 +33,14 @@ TOGETHER = 500
 Entry = Operation | str | None
 """A failure, or the kind of another operation; None for an event that ends no operation."""
 _ENDED = ", ".join(f"'{status}'" for status in sorted(ENDED))
-_TYPES = "('step.started', 'step.finished', 'run.finished', 'run.failed', 'run.cancelled')"
 _LIGHT = f"""SELECT e.run_id, r.created_at, r.seq, r.status, r.kind, e.type, e.body ->> 'step_id', e.body ->> 'kind',
-    e.body ->> 'outcome' FROM runs r JOIN events e ON e.run_id = r.id WHERE r.tenant = ? AND e.type IN {_TYPES}"""
+    e.body ->> 'outcome' FROM runs r JOIN events e ON e.run_id = r.id WHERE r.tenant = ?
+    AND e.type IN {operations.EVENT_TYPES}"""
 _NEW = f"{_LIGHT} AND r.created_at >= ? ORDER BY r.created_at DESC, e.run_id, e.seq LIMIT ?"
 _NAMED = f"{_LIGHT} AND r.id IN {{ids}} ORDER BY e.run_id, e.seq"
 _OPEN = f"SELECT id FROM runs WHERE tenant = ? AND created_at >= ? AND status NOT IN ({_ENDED})"
-_EVENTS = f"""SELECT e.run_id, e.at, e.type, CAST(e.body AS TEXT), r.kind, r.source, r.text FROM runs r
-    JOIN events e ON e.run_id = r.id WHERE r.tenant = ? AND r.id IN {{ids}} AND e.type IN {_TYPES}
-    ORDER BY e.run_id, e.seq"""
+_EVENTS = f"""SELECT {operations.EVENT_COLUMNS} FROM runs r JOIN events e ON e.run_id = r.id
+    WHERE r.tenant = ? AND r.id IN {{ids}} AND e.type IN {operations.EVENT_TYPES} ORDER BY e.run_id, e.seq"""
 _COUNT_RUNS = f"""SELECT count(*), coalesce(sum(seq), 0) FROM runs
     WHERE tenant = ? AND created_at > ? AND created_at < ? AND status IN ({_ENDED})"""
 
@@ -223,7 +222,7 @@ class _Kind:
 
 _KINDS = (
     _Kind(
-        "agents.id, agents.kind, s.step_no, s.input, s.output, s.outcome, s.error, s.started_at, s.ended_at",
+        operations.STEP_COLUMNS,
         "agent_steps s JOIN agents ON agents.no = s.agent", "agents.tenant", "s.ended_at", "s.ended_at", 8, 8,
         operations.operation_of_step, lambda row: f"agent {row[1]}" if row[5] == "ok" else "", LATE_S,
     ),
@@ -232,7 +231,7 @@ _KINDS = (
         operations.operation_of_request, lambda row: "request" if int(row[3]) < 400 else "", LATE_REQUESTS_S, "act",
     ),
     _Kind(
-        "id, at, CAST(body AS TEXT)", "reports", "tenant", "id", "at", 0, 1,
+        operations.REPORT_COLUMNS, "reports", "tenant", "id", "at", 0, 1,
         operations.operation_of_report, lambda row: "", LATE_S, "report",
     ),
 )  # fmt: skip

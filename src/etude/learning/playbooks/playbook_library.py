@@ -52,6 +52,8 @@ CHARS = 2400
 """Characters of playbooks that a model is shown, which are about 600 tokens."""
 CROWD_S = 60.0
 """How long it is remembered which playbooks a large library has no room for."""
+PARSED = 500
+"""How many playbooks are kept as they were last read."""
 DRAFTS = ".drafts"
 """The folder of drafts, beside those of playbooks."""
 DECISION = "DECISION"
@@ -143,6 +145,8 @@ class PlaybookLibrary:
         self._store = store
         self._lessons = StoredLessons(store)
         self._folder = home / "playbooks" / store.tenant
+        self._parsed: dict[Path, tuple[tuple[int, ...], LibraryLesson]] = {}
+        """The playbooks as they were last read, with what their files looked like then."""
         self._known: dict[tuple[str, str], tuple[int, LessonStanding]] = {}
         """Standings by name and version, with the number of exposures that they were computed from."""
         self._crowd: tuple[float, Mapping[str, str], frozenset[str]] = 0.0, {}, frozenset()
@@ -153,7 +157,7 @@ class PlaybookLibrary:
         found: dict[str, LibraryLesson] = {}
         for file in sorted(self._folder.glob("*/SKILL.md")):
             try:
-                lesson = read_library_lesson(file)
+                lesson = self._read(file)
             except Invalid as error:
                 logging.getLogger("etude").warning("%s is not a playbook: %s %s", file, error.message, error.hint)
             except OSError as error:
@@ -161,6 +165,17 @@ class PlaybookLibrary:
             else:
                 found.setdefault(lesson.name, self._with_pin(lesson))
         return sorted(found.values(), key=lambda lesson: lesson.name)
+
+    def _read(self, file: Path) -> LibraryLesson:
+        """Read a file, unless it is as it was: a list of all playbooks would parse megabytes each time."""
+        about = file.stat()
+        stamp = about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino
+        known = self._parsed.get(file)
+        if known is None or known[0] != stamp:
+            if len(self._parsed) >= PARSED:
+                self._parsed.clear()
+            known = self._parsed[file] = (stamp, read_library_lesson(file))
+        return known[1]
 
     def _with_pin(self, lesson: LibraryLesson) -> LibraryLesson:
         changes = self._lessons.changes(lesson.name)
@@ -200,8 +215,8 @@ class PlaybookLibrary:
 
     def history(self, name: str) -> Sequence[LessonChange]:
         """Return the changes of a playbook, oldest first."""
-        found = self._lessons.changes(name)
-        return found or self._lessons.changes(self.entry(name).lesson.name)
+        found = self._lessons.changes(name, texts=True)
+        return found or self._lessons.changes(self.entry(name).lesson.name, texts=True)
 
     def exposures(self, name: str) -> list[Exposure]:
         """Return the runs that the current version of a playbook matched and whose outcome is known, oldest first."""

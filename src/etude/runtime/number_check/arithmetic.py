@@ -13,7 +13,6 @@ from etude.runtime.number_check.dimension import ROWS, dimension_distance
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention
 from etude.runtime.number_check.operands import STATED, Operand
 from etude.runtime.number_check.periods import period_sort_key
-from etude.runtime.number_check.stated_units import stated_rate_base
 from etude.runtime.number_check.wording import OF_TOTAL, TEMPORAL, THAN, Wording
 
 if TYPE_CHECKING:
@@ -107,27 +106,30 @@ def _combine(
                     100 * (y - x) / abs(x),
                     cost + change + extra,
                     f"change from {a.what} to {b.what}",
-                    1 if ordered == 1 else 2,
+                    1,
                 )
             if y and not (timed and ordered == 1):
                 yield Candidate(
                     100 * (x - y) / abs(y),
                     cost + change + extra,
                     f"change from {b.what} to {a.what}",
-                    1 if ordered == -1 else 2,
+                    1,
                 )
         disjoint = bool(a.rows and b.rows) and not a.rows & b.rows and (a.table, a.column) == (b.table, b.column)
         if a.kind == b.kind == "stated" and disjoint and x > 0 and y > 0 and not mention.word:
             for part in (a, b):
                 yield Candidate(
-                    100 * part.value / (x + y), cost + share / 4, f"{part.what} as a share of {a.what} and {b.what}"
+                    100 * part.value / (x + y),
+                    cost + share / 4,
+                    f"{part.what} as a share of {a.what} and {b.what}",
+                    step="share",
                 )
         if not percents and "mean" not in (a.kind, b.kind) and not _whole_of(search, a, b):
             disjoint = bool(a.rows and b.rows) and not a.rows & b.rows and same_column
             for part, whole in ((a, b), (b, a)):
                 if _is_money(search, part) != _is_money(search, whole) and not same_column:
                     continue
-                if whole.value and abs(part.value) <= abs(whole.value) * 3:
+                if whole.value and abs(part.value) <= abs(whole.value) * (3 if wording.part else 1):
                     inside = part.rows < whole.rows or whole.kind in STATED or part.kind in STATED
                     extra = 0.0 if inside or not same_column else 0.6 if disjoint else 0.3
                     if OF_TOTAL.match(wording.after) and whole.kind == "sum" and whole.row != -1:
@@ -136,6 +138,7 @@ def _combine(
                         100 * part.value / whole.value,
                         cost + share + extra,
                         f"{part.what} as a share of {whole.what}",
+                        step="share",
                     )
         if percents:
             yield Candidate(y - x, cost + 0.5, f"difference of {a.what} and {b.what}", 2)
@@ -212,6 +215,7 @@ def _amounts(
         and not _vague(a)
         and not _vague(b)
         and not trivial
+        and not (a.kind == b.kind == "sum" and a.row == b.row == -4 and a.rows & b.rows)
         and (same_column or a.table != b.table or a.row == b.row)
         and (wording.rest or not _cuts(search, mention, a, b))
     ):
@@ -247,13 +251,20 @@ def _amounts(
         per = 2.0
     if mention.unit != "money" or not same_column or kinds & STATED:
         for top, bottom in ((a, b), (b, a)):
-            if top.kind == "count" or re.match(r"\s*(?:months|quarters|years)\b", wording.after):
+            if top.kind in ("count", "mean", "median") or re.match(r"\s*(?:months|quarters|years)\b", wording.after):
                 continue
+            if a.rows and b.rows and not a.rows & b.rows and a.column != b.column and a.table == b.table:
+                continue  # The revenue of one row and the orders of another.
+            if mention.unit in TIME_UNITS and a.unit in TIME_UNITS and b.unit in TIME_UNITS:
+                continue
+            if (same_column and not wording.ratio and not kinds & STATED) or a.kind == b.kind == "span":
+                continue  # A ratio of two values of one column is written as `2.5 times`.
             if under := bottom.value * _scale(search, bottom):
                 over = top.value * _scale(search, top)
                 within = replace(top, kind="quotient") if a.row == b.row >= 0 and a.table == b.table else None
-                yield Candidate(over / under * factor, cost + per, f"{top.what} per {bottom.what}", 0, within)
-                if (base := stated_rate_base(search.passage.text)) > 1:
+                ratio = f"{top.what} per {bottom.what}"
+                yield Candidate(over / under * factor, cost + per, ratio, 0, within, step="quotient")
+                if (base := search.rate_base) > 1:
                     yield Candidate(
                         over / under * base,
                         cost + per + 0.2,
@@ -262,7 +273,7 @@ def _amounts(
                         within,
                     )
     if a.table == b.table >= 0 and a.row == b.row >= 0 and a.column != b.column:
-        yield Candidate(x * y * factor, cost + 0.6, f"product of {a.what} and {b.what}")
+        yield Candidate(x * y * factor, cost + 0.6, f"product of {a.what} and {b.what}", step="product")
 
 
 def _cuts(search: NumberSearch, mention: Mention, a: Operand, b: Operand) -> bool:

@@ -94,7 +94,7 @@ def _direct(search: NumberSearch, mention: Mention, o: Operand, wording: Wording
             yield Candidate(100 * o.value, cost, what, -1, o)
         elif printed:
             yield Candidate(100 * o.value, cost + 0.3, what, -1, o)
-        if column is not None and (column.is_percent or printed or column.may_be_percent):
+        if column is not None and (column.is_percent or printed or (column.may_be_percent and not wording.changing)):
             yield Candidate(o.value, cost + (0.0 if column.is_percent else 0.4), what, -1, o)
         return
     if mention.kind == "times":

@@ -6,22 +6,22 @@ and which operations. In a large result nearly every percentage is the ratio of 
 if it is far-fetched and enough other values were as likely for one of them to match by chance.
 
 A number that does not follow is one of two things. It is contradicted if the label next to it has another value; the
-answer then goes back to the model. Otherwise it is only untraced: it is marked, and the answer goes back only if it is
-its only figure.
+answer then goes back to the model. Otherwise it is only untraced: the model is asked for its origin (`origins.py`).
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import combinations
 
 from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.candidates import list_derived_candidates, list_direct_candidates
-from etude.runtime.number_check.counts import count_candidates
+from etude.runtime.number_check.computed_figures import ComputedFigure, find_misplaced_figures
+from etude.runtime.number_check.counts import count_candidates, counts_things
 from etude.runtime.number_check.evidence import HUGE, Evidence, EvidenceTable, evidence_tables
 from etude.runtime.number_check.given import collect_given, find_given
 from etude.runtime.number_check.lookup import look_up_derived_value
@@ -31,6 +31,7 @@ from etude.runtime.number_check.mentions import (
     Mention,
     Period,
     Reading,
+    break_long_runs,
     find_number_mentions,
     resolve_mention_readings,
 )
@@ -41,9 +42,15 @@ from etude.runtime.number_check.precision import (
     direction_of_precision,
     direction_of_verb,
     is_rounded_beyond_precision,
+    is_whole_mention,
     rounding_intervals,
 )
-from etude.runtime.number_check.second_look import StatedNumber, take_second_look, take_second_look_at_parts
+from etude.runtime.number_check.second_look import (
+    GUESSED_COUNT,
+    StatedNumber,
+    take_second_look,
+    take_second_look_at_parts,
+)
 from etude.runtime.number_check.unknown_names import find_unknown_names
 
 __all__ = [
@@ -54,8 +61,15 @@ __all__ = [
     "explain_verdict",
     "find_number_mentions",
     "mark_unverified",
+    "quote_mention",
 ]
 
+LONGEST_ANSWER = 50_000
+"""Characters of an answer that are checked."""
+LONGEST_GIVEN = 20_000
+"""Characters of the question, of each earlier message and of each piece of code that are searched for numbers."""
+SEARCHED = 200
+"""Numbers of an answer that may follow from several cells; later ones are only looked up in the results."""
 _PASSES = 4
 _PLAIN = 0.5
 """The cost up to which a match needs no proof that it is not an accident."""
@@ -70,6 +84,13 @@ class CheckedNumber:
     because: str
     contradicted: bool = False
     """Whether the label next to the number has another value, so that the number or the label is wrong."""
+    inferred: bool = False
+    """Whether the number was found only by computing with values that the text does not name: it may be an accident."""
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nothing contradicts the number, but nothing explains it either."""
+        return self.because == GUESSED_COUNT
 
 
 @dataclass(frozen=True)
@@ -96,17 +117,13 @@ class NumberCheckVerdict:
 
     @property
     def sends_back(self) -> bool:
-        """Whether the model should write the answer again: it is contradicted, or its only figure is untraced."""
-        return bool(self.contradicted) or self.rests_on_untraced
+        """Whether the model should write the answer again, because a result contradicts it."""
+        return bool(self.contradicted)
 
-    @property
-    def rests_on_untraced(self) -> bool:
-        """Whether the only figure of the answer could not be traced.
 
-        If several could not, it is more likely that the check cannot follow the arithmetic than that all are false.
-        """
-        claims = [c for c in self.mentions if c.mention.kind not in ("date", "time", "ordinal") and not c.mention.word]
-        return len(claims) == 1 and not claims[0].verified
+def _beginning(text: str, longest: int = LONGEST_GIVEN) -> str:
+    """Return the part of a text that is read. It ends between two words, so that no number is cut."""
+    return text if len(text) <= longest else text[:longest].rpartition(" ")[0] or text[:longest]
 
 
 def check_numbers(
@@ -117,17 +134,20 @@ def check_numbers(
     schema: str = "",
     thread: Sequence[str] = (),
     computed: Sequence[tuple[int, int]] = (),
+    figures: Sequence[ComputedFigure] = (),
 ) -> NumberCheckVerdict:
     """Look for each number of `text` in `results`, in the question and in what the model was shown.
 
     `context` holds the code that was run and the messages of the user. `schema` is the description of the tables that
     the model saw, and `thread` the earlier messages of the conversation. `computed` are the places of figures that
-    etude computed itself.
+    etude computed itself, and `figures` what their expressions use.
     """
-    written = find_number_mentions(text)
+    said = break_long_runs(_beginning(text, LONGEST_ANSWER))
+    written = find_number_mentions(said)
     if not written:
         return NumberCheckVerdict(text, ())
-    bare = text.replace(MARK, "")
+    question, context, thread = _beginning(question), [*map(_beginning, context)], [*map(_beginning, thread)]
+    bare = said.replace(MARK, "")
     mentions = resolve_mention_readings(find_number_mentions(bare))
     tables = [table for result in results for table in evidence_tables(result)]
     tables += [*_schema_tables(schema), *_thread_tables(thread)]
@@ -136,6 +156,10 @@ def check_numbers(
     given.periods += [m.period for said in thread for m in find_number_mentions(said) if m.period]
     given.periods += [day for shown in (schema, *(r.text for r in results)) for day in _shown_days(shown)]
     search = NumberSearch(passage)
+    for said in thread:
+        search.said |= {(m.kind, r.value) for m in find_number_mentions(said[:20_000])[:400] for r in m.readings}
+    for low, high in re.findall(r"(-?\d[\d,]*(?:\.\d+)?)\.\.(-?\d[\d,]*(?:\.\d+)?)", schema[:200_000]):
+        search.said |= {("number", Decimal(end.replace(",", ""))) for end in (low, high)}
     found: dict[int, str] = {}
     for i, mention in enumerate(written):
         if any(start <= mention.start and mention.end <= end for start, end in computed):
@@ -159,8 +183,10 @@ def check_numbers(
             index = passage.sentence(mention.start)
             if changed is not None and not any(index - back in changed for back in range(-1, 5)):
                 continue
-            if match := _find(search, _as_duration(mention)):
-                new.append((i, match))
+            for reading in _other_kinds(passage, mention):
+                if match := _find(search, reading, deep=i < SEARCHED):
+                    new.append((i, match))
+                    break
         changed = {passage.sentence(mentions[i].start) for i, _ in new}
         for i, match in new:
             found[i], used[i] = match.because, match
@@ -170,7 +196,8 @@ def check_numbers(
         if not new:
             break
     found |= _thresholds(passage, found)
-    found |= _second_look(search, found, used)
+    explained = _second_look(search, found, used)
+    found |= explained
     false = {i: why for i, mention in enumerate(mentions) if (why := take_second_look_at_parts(search, mention))}
     strange = find_unknown_names(passage, used, [*context, schema, *thread])
     strange |= false
@@ -178,10 +205,16 @@ def check_numbers(
         found.pop(i, None)
     for i in [*_repeated(passage, used), *_reversed(passage)]:
         found.pop(i, None)
+    for (start, end), why in find_misplaced_figures(passage, figures).items():
+        for i, mention in enumerate(written):
+            if start < mention.end and mention.start < end:
+                found.pop(i, None)
+                false[i] = why
     checked = []
     for i, (mention, plain) in enumerate(zip(written, mentions)):
         if i in found:
-            checked.append(CheckedNumber(mention, True, found[i]))
+            inferred = i in explained or (i in used and used[i].cost > _PLAIN)
+            checked.append(CheckedNumber(mention, True, found[i], inferred=inferred))
         else:
             value = false.get(i) or (_own_value(search, plain) if _is_plainly_labelled(passage, plain) else "")
             checked.append(CheckedNumber(mention, False, value or strange.get(i) or _NOT_FOUND, bool(value)))
@@ -200,7 +233,7 @@ def _second_look(search: NumberSearch, found: dict[int, str], used: dict[int, Ca
             and m.kind in ("number", "percent", "points")
             and abs(_value(m, used.get(i))) < HUGE
         ]
-        for i, mention in enumerate(passage.mentions):
+        for i, mention in enumerate(passage.mentions[:SEARCHED]):
             if i in found or i in explained or not (because := take_second_look(search, mention, stated)):
                 continue
             if not _own_value(search, mention):
@@ -213,8 +246,11 @@ def _value(mention: Mention, match: Candidate | None) -> float:
     return match.value if match else float(mention.readings[0].value)
 
 
-def _find(search: NumberSearch, mention: Mention) -> Candidate | None:
-    """Return the candidate that a number states, unless a match is likely by chance alone."""
+def _find(search: NumberSearch, mention: Mention, deep: bool = True) -> Candidate | None:
+    """Return the candidate that a number states, unless a match is likely by chance alone.
+
+    Values that follow from several cells are looked for only if `deep`.
+    """
     if mention.kind == "ordinal":
         return None
     if mention.parts:  # `3/4 regions` may be two counts.
@@ -228,13 +264,16 @@ def _find(search: NumberSearch, mention: Mention) -> Candidate | None:
     direction = direction_of_precision(search.passage, mention)
     bounds = [(float(low), float(high)) for low, high in rounding_intervals(mention)]
     operands = collect_operands(search, mention, search.wording(mention))
+    counts = counts_things(search, mention)
     candidates = [*list_direct_candidates(search, mention, operands), *count_candidates(search, mention)]
-    candidates = [c for c in candidates if not c.step or search.says(mention, c.step)]
+    candidates = [c for c in candidates if _is_said(search, mention, c, counts)]
     plain = [c for c in candidates if c.cost <= _PLAIN and _fits(mention, c, direction, bounds)]
     if plain and not any(_belongs_elsewhere(search, mention, match) for match in plain):
         return min(plain, key=lambda c: c.cost)
+    if not deep:
+        return None
     derived = list_derived_candidates(search, mention, operands, candidates)
-    candidates += [c for c in derived if not c.step or search.says(mention, c.step)]
+    candidates += [c for c in derived if _is_said(search, mention, c, counts)]
     matches = sorted((c for c in candidates if _fits(mention, c, direction, bounds)), key=lambda c: c.cost)
     elsewhere = any(_belongs_elsewhere(search, mention, match) for match in matches)
     for match in matches[:12]:
@@ -244,6 +283,13 @@ def _find(search: NumberSearch, mention: Mention) -> Candidate | None:
         if match.cost <= _PLAIN or vague or _chance(bounds[0], candidates, match.cost) <= _allowed(match.cost):
             return match
     return look_up_derived_value(search, mention, bool(_own_value(search, mention)))
+
+
+def _is_said(search: NumberSearch, mention: Mention, candidate: Candidate, counts: bool) -> bool:
+    """Return whether the text says the step of a candidate; a number that counts things is not a difference."""
+    if counts and candidate.because.startswith("difference of "):
+        return False
+    return not candidate.step or search.says(mention, candidate.step)
 
 
 def _find_huge(search: NumberSearch, mention: Mention) -> Candidate | None:
@@ -257,26 +303,34 @@ def _find_huge(search: NumberSearch, mention: Mention) -> Candidate | None:
     return None
 
 
-_OR_MORE = re.compile(r"(?:\s+[^\W\d]+)?\s+(?:or|and)\s+(?:more|less|fewer|over|above|below|under)\b", re.I)
+_OR_MORE = re.compile(r"(?:\s+[^\W\d]+)?\s+(?:or|and)\s+(?:more|less|fewer|over|above|below|under|\w+er)\b", re.I)
 _BOUND = re.compile(
-    r"\b(?:tops?|clears?|cleared|beats?|between|passed|passes|pass|topped|reach\w*|threshold|from|and|to)\s+(?:the\s+)?[*_$€£]*$",
+    r"\b(?:tops?|clears?|cleared|beats?|broke|passed|passes|pass|topped|reach\w*|threshold)\s+(?:the\s+)?[*_$€£]*$",
     re.I,
 )
 
 
 def _thresholds(passage: Passage, found: dict[int, str]) -> dict[int, str]:
     """Accept a bound that the answer chose itself if the sentence has the right count of rows beyond it."""
-    counted = {passage.sentence(passage.mentions[i].start) for i, because in found.items() if " beyond" in because}
+    counted = {
+        (passage.sentence(passage.mentions[i].start), match[1])
+        for i, because in found.items()
+        if (match := re.search(r" (?:beyond|of) ([\d.e+-]+)", because))
+    }
     accepted = {}
     for i, mention in enumerate(passage.mentions):
         index = passage.sentence(mention.start)
         if i in found or mention.kind not in ("number", "percent") or not mention.readings:
             continue
-        bound = mention.hedge in ("over", "under") or bool(_BOUND.search(passage.around(mention, 24, 0)[0]))
+        before, after = passage.around(mention, 24, 24)
+        bound = mention.hedge in ("over", "under") or bool(_BOUND.search(before) or _OR_MORE.match(after))
         if (
             bound
             and _is_round(mention)
-            and (index in counted or _counts_beyond(passage, index, mention) & _wholes(passage, index, mention))
+            and (
+                (index, f"{float(mention.readings[0].value):g}") in counted
+                or _counts_beyond(passage, index, mention) & _wholes(passage, index, mention)
+            )
         ):
             accepted[i] = "a bound with a correct count of rows beyond it"
     return accepted
@@ -342,6 +396,23 @@ def _repeated(passage: Passage, used: dict[int, Candidate]) -> Iterator[int]:
             yield from (i, j)
 
 
+_FACTOR = re.compile(r"\b(?:factor of|multiplied by|multiple of)\s+(?:about\s|roughly\s)?[*_]*$", re.I)
+_FACTOR_AFTER = re.compile(r"-?(?:fache|fold)\b|\s(?:mal so|fois plus|veces)\b", re.I)
+_POINTS_AFTER = re.compile(r"[\s*_]*(?:points?|Punkte?n?|puntos|punti)\b", re.I)
+
+
+def _other_kinds(passage: Passage, mention: Mention) -> Iterator[Mention]:
+    """Yield a number as it was read, and as what it may be too: a factor, a count of times, percentage points."""
+    yield _as_duration(mention)
+    before, after = passage.around(mention, 30, 24)
+    if mention.kind == "number" and (_FACTOR.search(before) or _FACTOR_AFTER.match(after)):
+        yield replace(mention, kind="times")
+    if mention.kind == "number" and _POINTS_AFTER.match(after) and "%" in passage.text:
+        yield replace(mention, kind="points")
+    if mention.kind == "times" and is_whole_mention(mention) and not re.match(r"\s*(?:as|more|the|that)\b", after):
+        yield replace(mention, kind="number")
+
+
 def _as_duration(mention: Mention) -> Mention:
     """Return a duration such as `35:45` as a number of seconds."""
     return replace(mention, kind="number", unit="second") if mention.kind == "time" else mention
@@ -395,7 +466,7 @@ def _chance(bounds: tuple[float, float], candidates: Sequence[Candidate], cost: 
 
 def _allowed(cost: float) -> float:
     """Return the chance of an accident that is acceptable for a candidate of a cost."""
-    for most, chance in ((0.9, 0.8), (1.3, 0.6), (1.8, 0.3), (2.4, 0.12)):
+    for most, chance in ((0.9, 0.8), (1.3, 0.6), (1.8, 0.3), (2.4, 0.1)):
         if cost <= most:
             return chance
     return 0.0
@@ -429,6 +500,8 @@ def _is_other_column(search: NumberSearch, mention: Mention, operand: Operand) -
 
 def _is_plainly_labelled(passage: Passage, mention: Mention) -> bool:
     """Return whether only small words stand between a number and its label, and no hedge such as `about`."""
+    if re.match(r"\s*(?:vs\.?|versus|against|to|and|compared with)\s+[$€£]?\d", passage.around(mention, 0, 16)[1]):
+        return False  # `twice as many papers as patents: 10 vs 5`
     return not mention.hedge and any(passage.anchors(mention, t).direct for t in range(len(passage.tables)))
 
 
@@ -474,32 +547,25 @@ def mark_unverified(text: str, verdict: NumberCheckVerdict) -> str:
     return marked
 
 
-def explain_verdict(verdict: NumberCheckVerdict) -> str:
-    """Return the instructions for a model whose answer goes back to it; empty if it does not."""
+def explain_verdict(verdict: NumberCheckVerdict, quote: Callable[[str], str] = "\n{}".format) -> str:
+    """Return the instructions for a model whose answer goes back to it; empty if it does not.
+
+    `quote` marks the words of the answer and values of results as data.
+    """
     if not verdict.sends_back:
         return ""
-    lines = []
-    if verdict.contradicted:
-        lines.append("The results contradict your answer:")
-        lines += [
-            f"- `{c.mention.text}` in `{_phrase(verdict.text, c.mention)}`: {c.because}." for c in verdict.contradicted
-        ]
-    untraced = [c for c in verdict.unverified if not c.contradicted]
-    if untraced:
-        lines.append("These numbers in your answer are in no computed result and do not follow from one:")
-        lines.append(", ".join(dict.fromkeys(f"`{checked.mention.text}`{_reason(checked)}" for checked in untraced)))
-    lines.append(
+    found = [
+        f"- `{c.mention.text}` in `{quote_mention(verdict.text, c.mention)}`: {c.because}."
+        for c in verdict.contradicted
+    ]
+    return (
+        f"The results contradict your answer:{quote(chr(10).join(found))}\n"
         "Write the answer again. Use the values of the results, rounded correctly, each with its own label. If you "
         "need a value that was not computed, compute it with a tool first; otherwise leave the number out."
     )
-    return "\n".join(lines)
 
 
-def _reason(checked: CheckedNumber) -> str:
-    return "" if checked.because == _NOT_FOUND else f" ({checked.because})"
-
-
-def _phrase(text: str, mention: Mention) -> str:
+def quote_mention(text: str, mention: Mention) -> str:
     """Return the words around a number: the model's own, on one line and without marks of code."""
     start = max(text.rfind("\n", 0, mention.start) + 1, mention.start - 50)
     end = text.find("\n", mention.end, mention.end + 25)

@@ -22,7 +22,7 @@ _ROWS = frozenset(
     {"row", "record", "result", "entry", "line", "item", "value", "case", "observation", "group", "category"}
 )
 _ABOVE = re.compile(
-    r"\b(?:above|over|more than|exceed\w*|at least|greater than|higher|beyond|surpass\w*|or more|past|"
+    r"\b(?:above|over|more than|exceed\w*|at least|greater than|higher|beyond|surpass\w*|or more|or \w+er|past|"
     r"pass(?:ed|es)?|top(?:ped|s)|reach\w*|clear(?:ed|s)?)\b|[>≥]",
     re.I,
 )
@@ -41,6 +41,17 @@ _THESE = re.compile(
     r"\b(?:these|those|together|they|combined|the (?:two|three|four|five|six|seven|eight|nine|ten))\b", re.I
 )
 _REST = re.compile(r"\b(?:remain\w*|rest|others?|more|further|else|additional)\b", re.I)
+
+
+def counts_things(search: NumberSearch, mention: Mention) -> bool:
+    """Return whether a number word counts what a column names, as in `five departments`: it is not a difference."""
+    if not mention.word or mention.kind != "number" or mention.unit:
+        return False
+    follows = re.match(r"[\s*_]+([^\W\d_]+)", search.passage.around(mention, 0, 30)[1])
+    noun = singular_of_plural(follows[1].lower()) if follows else ""
+    columns = [c for table in search.tables if table.kind == "result" for c in table.columns]
+    named = any(noun in c.words - GENERIC_WORDS for c in columns if not c.is_measure)
+    return bool(noun) and named and not any(noun in c.words for c in columns if c.is_measure)
 
 
 def count_candidates(search: NumberSearch, mention: Mention) -> Iterator[Candidate]:
@@ -77,7 +88,8 @@ def _counts(search: NumberSearch, mention: Mention) -> Iterator[Candidate]:
     index = passage.sentence(mention.start)
     text, previous = passage.sentence_text(index), passage.sentence_text(index - 1)
     nouns = _nouns(search, mention)
-    yield from _lines(passage.text, text)
+    if not passage.header(mention):
+        yield from _lines(passage.text, text)
     for t, table in enumerate(passage.tables):
         if table.printed or table.kind == "thread":
             continue
@@ -359,6 +371,8 @@ def _compared(table: EvidenceTable, text: str) -> Iterator[Candidate]:
             rows = [r for r in left.numbers if r in right.numbers]
             more = sum(left.numbers[r] > right.numbers[r] for r in rows)
             fewer = sum(left.numbers[r] < right.numbers[r] for r in rows)
+            if left.whole != right.whole or left.unit != right.unit:
+                continue
             met = 0.5 if _MEETS.search(text) or _MISSES.search(text) else 2.4
             for count in {more, fewer, len(rows) - more, len(rows) - fewer}:
                 yield Candidate(count, met, f"rows in which {left.name} and {right.name} compare so")

@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple
 from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable
 
 Family = Literal["amount", "percent", "count", "seconds"]
-Need = Literal["", "size", "rest"]
-"""`size`: how many rows they are, as in `the top 3`; `rest`: that some are left out."""
+Need = Literal["", "size", "next", "rest"]
+"""`size`: how many rows they are, as in `the top 3`; `next`: also that they follow; `rest`: that some are left out."""
 _ROWS = 400
 """Tables with more rows are listed without arithmetic between their columns."""
 _COLUMNS = 6
@@ -65,12 +65,21 @@ class RowGroup:
 class DerivedValues:
     """The terms of some tables, sorted by value."""
 
-    def __init__(self, tables: list[EvidenceTable], named: dict[int, list[int]]) -> None:
+    def __init__(
+        self, tables: list[EvidenceTable], named: dict[int, list[int]], spans: dict[int, list[frozenset[int]]]
+    ) -> None:
         found: dict[Family, dict[tuple[int, str], Term]] = {"amount": {}, "percent": {}, "count": {}, "seconds": {}}
         for t, table in enumerate(tables):
             if table.kind == "result" and table.rows:
-                needs = {frozenset(group.rows): group.needs for group in natural_row_groups(table)}
-                for family, term in _terms(t, table, named.get(t, [])):
+                groups = natural_row_groups(table)
+                known = {group.rows for group in groups}
+                groups += [
+                    RowGroup("the rows between", rows, 1)
+                    for rows in dict.fromkeys(tuple(sorted(span)) for span in spans.get(t, ()))
+                    if rows not in known
+                ]
+                needs = {frozenset(group.rows): group.needs for group in groups}
+                for family, term in _terms(t, table, named.get(t, []), groups):
                     if not math.isfinite(term.value):
                         continue
                     for scaled in _scaled(table, family, term._replace(needs=needs.get(term.rows, ""))):
@@ -143,7 +152,7 @@ def _row_groups(table: EvidenceTable) -> Iterator[RowGroup]:
     for order in orders:
         for k in range(2, min(_ENDS, table.rows - 1) + 1):
             yield RowGroup(f"the first {k}", tuple(sorted(order[:k])), 1, "size")
-            yield RowGroup(f"the {k} after the first", tuple(sorted(order[1 : k + 1])), 2, "size")
+            yield RowGroup(f"the {k} after the first", tuple(sorted(order[1 : k + 1])), 2, "next")
             if table.complete:
                 yield RowGroup(f"the last {k}", tuple(sorted(order[-k:])), 1, "size")
     if table.complete:
@@ -159,7 +168,7 @@ def _values(column: EvidenceColumn, rows: int) -> Iterator[RowGroup]:
             shared.setdefault(("", value), []).append(row)
             for word in set(re.findall(r"[^\W\d_]{3,}", value)):
                 shared.setdefault(("word", word), []).append(row)
-        elif row in column.numbers and not column.moments:
+        elif row in column.numbers and not column.moments and not column.is_measure:
             shared.setdefault(("", column.numbers[row]), []).append(row)
         if period := column.periods.get(row):
             if period.year:
@@ -174,16 +183,18 @@ def _values(column: EvidenceColumn, rows: int) -> Iterator[RowGroup]:
         yield RowGroup(f"{column.name} {value}", tuple(members), 1 if how in ("", "year") else 2)
 
 
-def _terms(t: int, table: EvidenceTable, named: list[int]) -> Iterator[tuple[Family, Term]]:
-    measures = [(c, column) for c, column in enumerate(table.columns) if column.is_measure][:8]
-    groups = natural_row_groups(table)
+def _terms(t: int, table: EvidenceTable, named: list[int], groups: list[RowGroup]) -> Iterator[tuple[Family, Term]]:
+    every = [(c, column) for c, column in enumerate(table.columns) if column.is_measure]
+    yield from _across(t, table, every)
+    measures = every[:8]
     for c, column in measures:
         for row, value in column.numbers.items():
             what = f"{column.name} of {table.row_label(row)}" if table.rows > 1 else column.name
             yield "amount", Term(value, 0, frozenset({row}), what, t, c, column.unit)
             if column.is_percent or column.may_be_percent or column.is_fraction:
                 scale = 100 if column.is_fraction else 1
-                yield "percent", Term(scale * value, 0, frozenset({row}), what, t, c)
+                step = "" if column.is_percent else "share"
+                yield "percent", Term(scale * value, 0, frozenset({row}), what, t, c, step=step)
         for group in groups:
             yield from _of_group(t, table, c, column, group)
         yield from _changes(t, table, c, column, named)
@@ -197,6 +208,34 @@ def _terms(t: int, table: EvidenceTable, named: list[int]) -> Iterator[tuple[Fam
         yield from _spans(t, table, groups)
 
 
+def _across(t: int, table: EvidenceTable, measures: list[tuple[int, EvidenceColumn]]) -> Iterator[tuple[Family, Term]]:
+    """Yield what follows from all columns of a row, if they measure the same: months, or kinds of one thing."""
+    columns = [column for _, column in measures]
+    if len(columns) < 3 or table.rows > _ROWS or not all(_are_alike(columns[0], other) for other in columns):
+        return
+    grand = 0.0
+    for row in range(table.rows):
+        values = [column.numbers[row] for column in columns if row in column.numbers]
+        if len(values) < 2:
+            continue
+        total, kept, what = math.fsum(values), frozenset({row}), f"all columns of {table.row_label(row)}"
+        grand += total
+        yield "amount", Term(total, 1, kept, f"the sum of {what}", t, unit=columns[0].unit)
+        yield "amount", Term(total / len(values), 2, kept, f"the mean of {what}", t, unit=columns[0].unit, step="mean")
+        gap = max(values) - min(values)
+        yield "amount", Term(gap, 2, kept, f"the range of {what}", t, unit=columns[0].unit, step="difference")
+        for c, column in measures if total > 0 else ():
+            if row in column.numbers:
+                share = 100 * column.numbers[row] / total
+                yield "percent", Term(share, 1, kept, f"share of {column.name} in {what}", t, c, step="share")
+    rows = frozenset(range(table.rows))
+    if table.complete and grand > 0:
+        yield "amount", Term(grand, 1, rows, "the sum of all columns", t, unit=columns[0].unit)
+        for c, column in measures:
+            yield "percent", Term(100 * column.total / grand, 1, rows, f"share of {column.name}", t, c, step="share")
+    yield "count", Term(len(columns), 2, rows, "the number of columns", t)
+
+
 def _of_group(
     t: int, table: EvidenceTable, c: int, column: EvidenceColumn, group: RowGroup
 ) -> Iterator[tuple[Family, Term]]:
@@ -205,15 +244,15 @@ def _of_group(
         return
     rows, name = frozenset(group.rows), f"{column.name} of {group.what}"
     total = math.fsum(values)
-    extra = 0 if column.adds_up else 1
-    if not column.is_percent:
-        yield "amount", Term(total, group.tier + extra, rows, f"the sum of {name}", t, c, column.unit)
+    if column.adds_up:
+        yield "amount", Term(total, group.tier, rows, f"the sum of {name}", t, c, column.unit)
         if table.complete and column.total > 0 and group.tier:
-            yield (
-                "percent",
-                Term(100 * total / column.total, group.tier + extra, rows, f"share of {name}", t, c, step="share"),
-            )
-    if group.tier and len(set(values)) == 1:
+            share = 100 * total / column.total
+            yield "percent", Term(share, group.tier, rows, f"share of {name}", t, c, step="share")
+    elif column.is_percent:
+        scale = 100 if column.is_fraction else 1
+        yield "percent", Term(scale * total, group.tier + 1, rows, f"the sum of {name}", t, c, step="sum")
+    if (group.tier and len(set(values)) == 1) or not table.averages(column):
         return
     yield (
         "amount",
@@ -270,16 +309,20 @@ def _of_two(
     groups: list[RowGroup],
 ) -> Iterator[tuple[Family, Term]]:
     """Yield quotients, differences and products of two columns, for each row and for groups of rows."""
+    alike = _are_alike(one[1], other[1])
     for (c, top), (d, bottom) in ((one, other), (other, one)):
         both = [row for row in top.numbers if bottom.numbers.get(row)]
         unit = top.unit if not bottom.unit else ""
         for row, scale in [(row, scale) for row in both for scale in {1.0, top.factor / bottom.factor}]:
             over, under = top.numbers[row] * scale, bottom.numbers[row]
             what = f"{top.name} per {bottom.name} of {table.row_label(row)}"
-            yield "amount", Term(over / under, 1, frozenset({row}), what, t, c, unit, d)
+            yield "amount", Term(over / under, 1, frozenset({row}), what, t, c, unit, d, step="quotient")
+            if not alike:
+                continue
             yield "percent", Term(100 * over / under, 2, frozenset({row}), what, t, c, "", d)
             less = f"{what}, less 1"
-            yield "percent", Term(100 * (over - under) / abs(under), 2, frozenset({row}), less, t, c, "", d)
+            change = 100 * (over - under) / abs(under)
+            yield "percent", Term(change, 2, frozenset({row}), less, t, c, "", d, step="change")
             if over + under > 0:
                 both_of = f"{top.name} as a share of {top.name} and {bottom.name} of {table.row_label(row)}"
                 share = 100 * over / (over + under)
@@ -290,8 +333,11 @@ def _of_two(
             if len(rows) < 2 or not under:
                 continue
             what, kept = f"{top.name} per {bottom.name} of {group.what}", frozenset(group.rows)
-            yield "amount", Term(over / under, group.tier + 1, kept, what, t, c, unit, d)
-            yield "percent", Term(100 * over / under, group.tier + 2, kept, what, t, c, "", d)
+            yield "amount", Term(over / under, group.tier + 1, kept, what, t, c, unit, d, step="quotient")
+            if alike:
+                yield "percent", Term(100 * over / under, group.tier + 2, kept, what, t, c, "", d)
+            if top.adds_up or not (bottom.whole and bottom.adds_up):
+                continue
             weighted = math.fsum(top.numbers[row] * bottom.numbers[row] for row in rows)
             mean = f"the mean of {top.name} weighted by {bottom.name} of {group.what}"
             yield "amount", Term(weighted / under, group.tier + 1, kept, mean, t, c, top.unit, d, step="mean")
@@ -301,15 +347,24 @@ def _of_two(
         x, y = left.numbers[row], right.numbers[row]
         what = f"{left.name} and {right.name} of {table.row_label(row)}"
         unit = left.unit if left.unit == right.unit else ""
-        yield "amount", Term(x - y, 1, frozenset({row}), f"the difference of {what}", t, c, unit, d, step="difference")
-        yield "amount", Term(x + y, 2, frozenset({row}), f"the sum of {what}", t, c, unit, d, step="sum")
-        yield "amount", Term(x * y, 2, frozenset({row}), f"the product of {what}", t, c, "", d)
+        if alike:
+            less = f"the difference of {what}"
+            yield "amount", Term(x - y, 1, frozenset({row}), less, t, c, unit, d, step="difference")
+            if left.adds_up and right.adds_up:
+                yield "amount", Term(x + y, 2, frozenset({row}), f"the sum of {what}", t, c, unit, d, step="sum")
+        yield "amount", Term(x * y, 2, frozenset({row}), f"the product of {what}", t, c, "", d, step="product")
     for group in groups:
         rows = [row for row in group.rows if row in both]
         if len(rows) > 1 and group.tier <= 1:
             product = math.fsum(left.numbers[row] * right.numbers[row] for row in rows)
             what = f"the sum of {left.name} times {right.name} of {group.what}"
-            yield "amount", Term(product, group.tier + 1, frozenset(group.rows), what, t, c, left.unit or right.unit, d)
+            unit, kept = left.unit or right.unit, frozenset(group.rows)
+            yield "amount", Term(product, group.tier + 1, kept, what, t, c, unit, d, step="product")
+
+
+def _are_alike(left: EvidenceColumn, right: EvidenceColumn) -> bool:
+    """Return whether one column may be a share of another: counts of counts, but not counts of means."""
+    return left.whole == right.whole and left.unit == right.unit and left.is_percent == right.is_percent
 
 
 def _spans(t: int, table: EvidenceTable, groups: list[RowGroup]) -> Iterator[tuple[Family, Term]]:

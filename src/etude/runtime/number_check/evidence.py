@@ -12,6 +12,7 @@ from functools import cached_property
 
 from etude.plurals import singular_of_plural
 from etude.runtime.number_check.mentions import (
+    MONTHS,
     TIME_UNITS,
     Period,
     find_number_mentions,
@@ -43,7 +44,9 @@ _AVERAGE_WORDS = mention_word_set(
 )
 FALLING_WORDS = mention_word_set("decline drop decrease loss churn reduction fall discount")
 COUNT_WORDS = mention_word_set("n count cnt num number total qty quantity star rows freq frequency records")
-_KEY_WORDS = mention_word_set("id key code zip postcode sku uuid rank position year month week day hour quarter phone")
+_KEY_WORDS = mention_word_set(
+    "id key code zip postcode sku uuid rank position year month week day hour h hr quarter phone"
+)
 _MEANS = mention_word_set("avg average mean median")
 _CALENDAR = {
     "year": (1000, 2500),
@@ -52,6 +55,8 @@ _CALENDAR = {
     "week": (0, 53),
     "day": (0, 366),
     "hour": (0, 24),
+    "h": (0, 24),
+    "hr": (0, 24),
 }
 """The numbers that parts of dates have; 202401 and 20240131 are dates too."""
 _ELAPSED_WORDS = mention_word_set("duration latency elapsed runtime wait")
@@ -136,9 +141,11 @@ class EvidenceColumn:
     @cached_property
     def is_fraction(self) -> bool:
         """Whether the numbers may be fractions of one."""
+        said = self.words & {"pct", "percent", "percentage"} or "%" in self.name
         return (
             bool(self.numbers)
             and not self.percents
+            and not (said and any(abs(v) > 1 for v in self.numbers.values()))
             and all(-10 <= v <= 10 for v in self.numbers.values())
             and (self.is_percent or any(not v.is_integer() for v in self.numbers.values()))
         )
@@ -223,6 +230,23 @@ class EvidenceTable:
         return {period for column in self.columns for period in column.periods.values()}
 
     @cached_property
+    def months(self) -> list[int]:
+        """The rows of January to December, if each month is one row; else empty."""
+        for column in self.columns:
+            found = {_month_of(value): row for row, value in enumerate(column.values)}
+            if self.rows == 12 and set(found) == set(range(1, 13)):
+                return [found[month] for month in range(1, 13)]
+        return []
+
+    @cached_property
+    def name_digits(self) -> frozenset[str]:
+        """The numbers within texts and names of columns: 25 and 34 of `25-34`, 25 of `q25`."""
+        texts = [column.name for column in self.columns]
+        for column in [x for x in self.columns if not x.numbers and not x.moments][:1]:
+            texts += [value for value in column.values if isinstance(value, str) and len(value) <= 80]
+        return frozenset(digits.lstrip("0") for text in texts for digits in re.findall(r"\d+", text.replace(",", "")))
+
+    @cached_property
     def labels(self) -> dict[str, list[int]]:
         """The rows that contain each short text."""
         found: dict[str, list[int]] = {}
@@ -231,6 +255,10 @@ class EvidenceTable:
                 if isinstance(value, str) and 1 <= len(value) <= 80 and i not in column.moments:
                     found.setdefault(value, []).append(i)
         return found
+
+    def averages(self, column: EvidenceColumn) -> bool:
+        """Return whether the mean of a column says something: that of averages does not if their counts differ."""
+        return not column.words & _MEANS or not any(other.whole and other.adds_up for other in self.measures)
 
     def row_label(self, row: int) -> str:
         """Return a name for a row."""
@@ -344,6 +372,14 @@ def evidence_name_words(name: str) -> frozenset[str]:
 
 
 _LIKE_A_DATE = re.compile(r"(?<!\d)(?:1[89]|2[01])\d\d(?!\d)|\bQ[1-4]\b|\bFY|\bH[12]\b", re.I)
+
+
+def _month_of(value: object) -> int:
+    if isinstance(value, str):
+        dated = re.match(r"\d{4}-(\d\d)\b", value)
+        short = value.strip(" .").lower()[:3]
+        return int(dated[1]) if dated else next((n for n, name in enumerate(MONTHS, 1) if name[:3] == short), 0)
+    return int(value) if isinstance(value, int) else value.month if isinstance(value, date) else 0
 
 
 def _moment_of(value: object) -> datetime | None:

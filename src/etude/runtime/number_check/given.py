@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from etude.runtime.number_check.evidence import EvidenceTable
 from etude.runtime.number_check.mentions import Mention, Period, find_number_mentions
+from etude.runtime.number_check.named_numbers import find_named_number
 from etude.runtime.number_check.passage import Passage
 from etude.runtime.number_check.periods import half_of_period, quarter_of_period
 
@@ -23,6 +24,10 @@ _SELECTED = re.compile(
     re.I,
 )
 _CONVENTIONAL = re.compile(r"\s*(?:confidence|significance|percentile|credible|quartile)\b|\s*/\s*7\b", re.I)
+_LEVELS = frozenset(map(Decimal, ("0.05", "0.01", "0.001", "0.1", "5", "1", "95", "99", "90")))
+_LEVEL = re.compile(r"\b(?:significan\w*|p-values?|alpha|threshold|confidence|level)\b", re.I)
+_CLOCK = {"24": "hour", "60": "minute", "7": "day", "12": "month", "52": "week", "365": "day", "366": "day"}
+_SCALE = re.compile(r"\b(?:out of|auf einer Skala bis|sur|scale (?:of|to))\s+$", re.I)
 
 
 _LEAST = 5
@@ -47,10 +52,10 @@ def collect_given(question: str, context: Sequence[str], tables: list[EvidenceTa
     names += [table.name for table in tables]
     names += [value for table in tables for value in list(table.labels)[:2000]]
     for name in names:
-        given.named |= {(w.lower(), n) for w, n in re.findall(r"([^\W\d_]+)[\s_-]*(\d+)", name)}
+        given.named |= {(w.lower(), n) for w, n in re.findall(r"(?<![^\W\d_])([^\W\d_]+)[\s_-]*(\d+)", name)}
     printed = (str(value) for table in tables if table.printed for value in table.columns[0].values)
     columns = [re.sub(r"_", " ", column.name) for table in tables for column in table.columns]
-    columns += [re.sub(r"_", " ", table.name) for table in tables]
+    columns += [re.sub(r"_", " ", table.name) for table in tables if not re.fullmatch(r"[rp]\d+", table.name)]
     columns += [re.sub(r"([a-z])(\d)", r"\1 \2", name) for name in columns]
     for text in (question, *columns, *printed):
         _add(given, text)
@@ -86,12 +91,16 @@ def find_given(passage: Passage, given: Given, mention: Mention) -> str:
         inside = label.start <= mention.start and mention.end <= label.end and mention.kind != "date"
         if inside and (any(c.isalpha() for c in name) or label.column >= 0):
             return f"part of the name `{name}`"
+    if _OFFER.match(passage.sentence_text(passage.sentence(mention.start))):
+        return "part of an offer"
     before, after = passage.around(mention, 40, 20)
     word = re.search(r"([^\W\d_]+)[\s_-]*$", before)
     if word and (word[1].lower(), mention.text) in given.named:
         return "part of a name"
     if _is_numbering(passage, mention):
         return "the number of a line"
+    if because := find_named_number(passage, mention):
+        return because
     if _is_part_of_label(passage, mention):
         return "part of a name"
     if any(m is mention for m in passage.misdated):
@@ -126,6 +135,8 @@ def find_given(passage: Passage, given: Given, mention: Mention) -> str:
         if any(0 <= v < limit for table in passage.tables for c in table.columns for v in c.numbers.values()):
             return "a conventional level"
     value = mention.readings[0].value if mention.readings else Decimal(0)
+    if because := _by_convention(passage, mention, value):
+        return because
     most = max((table.row_count for table in passage.tables), default=0)
     if mention.kind == "ordinal" and 1 <= value <= max(most, 3):
         return f"a rank among {most} rows"
@@ -141,6 +152,12 @@ def find_given(passage: Passage, given: Given, mention: Mention) -> str:
     return ""
 
 
+_OFFER = re.compile(
+    r"\W*(?:(?:do you )?want me to|would you like|shall i|should i|let me know|"
+    r"i can (?:also )?(?:add|break|extend|show|run|compute|prepare|make|split|drill|look|include)|"
+    r"soll ich|möchten sie|souhaitez-vous|voulez-vous|quiere que|¿quieres|quer que)\b",
+    re.I,
+)
 _NUMBERING = re.compile(r"\W*(?:#|no\.?|nr\.?|rank|place|position|pos\.?)?\W*$", re.I)
 _PLACE = re.compile(
     r"\b(?:places?|positions?|ranks?|ranked|rows?|lines?|steps?|spots?)\s+(?:\w+\s+(?:to|and|-)\s+)?[#*_]*$", re.I
@@ -180,6 +197,26 @@ def _is_part_of_label(passage: Passage, mention: Mention) -> bool:
     )
 
 
+def _by_convention(passage: Passage, mention: Mention, value: Decimal) -> str:
+    """Explain a level of significance, the hours of a day, or the top of a scale such as `4.2 out of 5`."""
+    before, after = passage.around(mention, 24, 14)
+    sentence = passage.sentence_text(passage.sentence(mention.start))
+    if value in _LEVELS and _LEVEL.search(sentence) and (value < 1 or mention.kind == "percent"):
+        return "a conventional level"
+    unit = mention.unit or next(iter(re.findall(r"^[\s-]*([a-z]+?)s?\b", after)), "")
+    counted = re.search(r"[\u00d7*(/]|\bper\b|\ba day\b", before[-3:] + after)
+    if counted and not mention.word and _CLOCK.get(f"{value:f}") == unit:
+        return "a number of the calendar"
+    if (
+        value in (5, 10, 100)
+        and mention.kind == "number"
+        and _SCALE.search(before)
+        and not re.match(r"\s*[a-z]", after)
+    ):
+        return "the top of a scale"
+    return ""
+
+
 def _by_definition(passage: Passage, mention: Mention) -> bool:
     """Return whether `half of them are below` repeats what the median is."""
     level = f"{mention.readings[0].value:.0f}"
@@ -215,6 +252,16 @@ def _find_later(passage: Passage, mention: Mention) -> str:
 def _find_date(passage: Passage, given: Given, period: Period) -> str:
     if any(_agree(period, known) for known in given.periods):
         return "a date in the question, the query or a name"
+    if (
+        period.quarter
+        and period.year is None
+        and any(
+            column.is_key and "quarter" in column.words and period.quarter in column.numbers.values()
+            for table in passage.tables
+            for column in table.columns
+        )
+    ):
+        return "a quarter of the results"
     known_periods = {p: table.name for table in passage.tables for p in table.all_periods}
     for known, name in known_periods.items():
         if _agree(period, known):
@@ -277,7 +324,8 @@ def _find_time(passage: Passage, mention: Mention) -> str:
                 return f"a time in {table.name}"
             if any(m.hour in hours and m.minute == minute for m in column.moments.values()):
                 return f"a time in {table.name}"
-            if any(isinstance(value, str) and mention.text in value for value in column.values):
+            written = re.compile(rf"(?<![\d:]){re.escape(mention.text)}")
+            if any(isinstance(value, str) and written.search(value) for value in column.values):
                 return f"a time in {table.name}"
     return "in the question" if mention.text in passage.question else ""
 

@@ -17,6 +17,7 @@ from etude.runtime.number_check.precision import (
     is_rounded_beyond_precision,
     is_whole_mention,
     rounding_intervals,
+    significant_digits,
 )
 from etude.runtime.number_check.wording import THAN
 
@@ -27,11 +28,18 @@ ACCIDENTS = (0.1, 0.2, 0.4)
 """How many accidental matches may be expected if the text supports the rows of a term not at all, somewhat, well."""
 COUNT_ACCIDENTS = (0.3, 0.4, 0.7)
 """The same for counts: a small whole number always matches something."""
+_LONG = 4
 _YEARS = re.compile(r"[\s*_-]*(?:years?|Jahren?|ans|años)\b", re.I)
 _MONTHS = re.compile(r"[\s*_-]*(?:months?|Monate?n?|mois|meses)\b", re.I)
 _BYTES = re.compile(r"\b([kmgt])i?b\b", re.I)
+_SCALED = re.compile(
+    r"(?:\(|\bin\s)(?:[$€£]\s?)?(thousands?|k|millions?|mn?|mio\.?|billions?|bn)(?:[\s)]|\b)(?:\s*(?:of|[$€£]|EUR|USD))?",
+    re.I,
+)
+_SCALES = {"t": 1e3, "k": 1e3, "m": 1e6, "b": 1e9}
 _FAR = 1.5
 _REST = re.compile(r"\b(?:without|excluding|except|ignoring|apart|besides|remaining|rest|others?|leaving)\b", re.I)
+_NEXT = re.compile(r"\b(?:next|follow\w*|behind|others?|runners?-up|after)\b", re.I)
 _AGAINST = re.compile(r"\d[\d.,%]*\s*(?:to|versus|vs\.?|against|compared with)\s*[$€£]?$", re.I)
 _EXTREME = re.compile(
     r"\b(?:than|above|below|over|under|from|to|of|versus|against)\s+the\s+(?:\w+\s+)?(?:\w+est|best|worst|peak|minimum|maximum)\s*[(,]?\s*[$€£]?$",
@@ -95,7 +103,9 @@ def look_up_derived_value(search: NumberSearch, mention: Mention, strict: bool) 
 
 def _is_meant(search: NumberSearch, mention: Mention, term: Term) -> bool:
     """Return whether the text says what a group needs: how many rows they are, or that some are left out."""
-    if term.step and not search.says(mention, term.step):
+    # A long number that two values of the named row make is not an accident: `an order is worth $117.02`.
+    long = term.step in ("quotient", "product") and significant_digits(mention) >= _LONG
+    if term.step and not long and not search.says(mention, term.step):
         return False
     wording = search.wording(mention)
     if mention.kind == "number" and THAN.match(wording.after) and term.step != "difference":
@@ -110,8 +120,9 @@ def _is_meant(search: NumberSearch, mention: Mention, term: Term) -> bool:
     if search.row_support(mention, term.table, term.rows) == 2:
         return True
     index = search.passage.sentence(mention.start)
-    if term.needs == "size":
-        return len(term.rows) in search.sizes_near(index)
+    if term.needs in ("size", "next"):
+        follows = term.needs == "size" or _NEXT.search(search.passage.sentence_text(index))
+        return bool(follows) and len(term.rows) in search.sizes_near(index)
     return _REST.search(search.passage.sentence_text(index)) is not None
 
 
@@ -151,6 +162,11 @@ def _readings(search: NumberSearch, mention: Mention) -> Iterator[_Reading]:
             if mention.kind == "times" and is_whole_mention(mention):
                 yield _Reading("count", bottom, top)
             scale = float(mention_scale(mention))
+            if scale == 1 and (
+                stated := _SCALED.search(search.passage.header(mention) or search.wording(mention).sentence)
+            ):
+                factor = _SCALES[stated[1][0].lower()]
+                yield _Reading("amount", bottom * factor, top * factor)
             if scale > 1:
                 yield _Reading("amount", bottom / scale, top / scale)
             if mention.kind == "number" and is_whole_mention(mention) and mention.unit != "money" and scale == 1:
@@ -174,6 +190,14 @@ def _between_dates(search: NumberSearch, mention: Mention) -> Candidate | None:
         for m in search.passage.mentions
         if (p := m.period) and p.year and p.month and p.day and index - search.passage.sentence(m.start) in (0, 1)
     ]
+    years = [
+        m.period.year
+        for m in search.passage.mentions
+        if m.period and m.period.year and not m.period.month and index - search.passage.sentence(m.start) in (0, 1)
+    ]
+    for one, other in combinations(years, 2) if _YEARS.match(after) or mention.unit == "year" else ():
+        if any(float(low) <= abs(other - one) <= float(high) for low, high in rounding_intervals(mention)):
+            return Candidate(float(abs(other - one)), _FAR, f"the years from {one} to {other}")
     for first, last in combinations(dict.fromkeys(dates), 2):
         gap = abs((last - first).days)
         for low, high in rounding_intervals(mention):

@@ -91,7 +91,17 @@ _ABROAD = (
     "zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
     "deux trois quatre cinq six sept huit neuf dix onze douze",
     "dos tres cuatro cinco seis siete ocho nueve diez once doce",
+    "dois três quatro cinco seis sete oito nove dez onze doze",
+    "due tre quattro cinque sei sette otto nove dieci undici dodici",
 )
+_SPOKEN = (
+    "der die das und ist mit den von auf liegt",
+    "le la les des et est avec sur dans du",
+    "el los las y es con del por una más",
+    "o os as e é com do da mais uma em",
+    "il gli della di che sono con per una è",
+)
+"""Small words that tell in which of those languages a text is."""
 SIZES = WORDS | {word: n for words in _ABROAD for n, word in enumerate(words.split(), 2)}
 """Number words of other languages too: they say of how many rows a sentence speaks."""
 _ORDINALS = {word: n for n, word in enumerate(_PLACES.split(), 3)}
@@ -103,9 +113,9 @@ _SCALES = {
     "million": 10**6, "millions": 10**6,
     "b": 10**9, "bn": 10**9, "billion": 10**9, "billions": 10**9, "t": 10**12, "tn": 10**12, "trillion": 10**12,
     "hundred": 100, "lakh": 10**5, "crore": 10**7, "dozen": 12,
-    "millón": 10**6, "millones": 10**6, "milhões": 10**6, "milioni": 10**6, "millionen": 10**6,
+    "millón": 10**6, "millones": 10**6, "milhão": 10**6, "milhões": 10**6, "milioni": 10**6, "millionen": 10**6,
     "mrd": 10**9, "milliarde": 10**9, "milliarden": 10**9, "milliard": 10**9, "milliards": 10**9, "miliardi": 10**9,
-    "tausend": 10**3, "tsd": 10**3, "mille": 10**3, "mil": 10**3,
+    "tausend": 10**3, "tsd": 10**3, "mille": 10**3, "mil": 10**3, "milliers": 10**3,
 }  # fmt: skip
 TIME_UNITS = {
     "millisecond": Decimal("0.001"), "second": Decimal(1), "minute": Decimal(60), "hour": Decimal(3600),
@@ -122,7 +132,9 @@ _CURRENCY = r"(?:US\$|[$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|INR)\b)"
 _NUMBER = re.compile(
     rf"(?P<sign>[-+\u2212\u2013])?(?P<money>{_CURRENCY}\s?)?(?P<sign2>[-\u2212])?(?P<digits>{_DIGITS}|\.\d+)(?P<exp>[eE][-+]?\d{{1,3}}(?![\d\w]))?"
 )
-_FOREIGN_SCALES = "millón|millones|milhões|milioni|millionen|mrd|milliarden?|milliards?|miliardi|tausend|tsd|mille|mil"
+_FOREIGN_SCALES = (
+    "millón|millones|milhões|milioni|millionen|mrd|milliarden?|milliards?|miliardi|tausend|tsd|mille|milliers|mil"
+)
 _SUFFIX = re.compile(
     rf"""(?P<ordinal>(?:st|nd|rd|th)\b)
     |(?P<scale>{_GAP}?-?(?:thousand|grand|mn|mio|millions?|bn|billions?|tn|trillion|hundred|lakh|crore|dozen|{_FOREIGN_SCALES})\b|[kKmMbBT]\b|{_GAP}(?-i:[kM])(?![\w/-]|\.\w))?
@@ -230,9 +242,26 @@ _STOP = mention_word_set(
 _IRREGULAR = mention_word_set("people men women children data staff series")
 
 
+_LONG_RUN = re.compile(r"\W{300,}|\w{600,}")
+_RUN_ENDS = 100
+
+
+def break_long_runs(text: str) -> str:
+    """Replace the middle of long runs of blanks, signs or digits by NUL characters; every position stays the same.
+
+    Many expressions of the check need quadratic time for such a run.
+    """
+    return _LONG_RUN.sub(_hollow, text)
+
+
+def _hollow(match: re.Match[str]) -> str:
+    run = match.group()
+    return run[:_RUN_ENDS] + "\0" * (len(run) - 2 * _RUN_ENDS) + run[-_RUN_ENDS:]
+
+
 def find_number_mentions(text: str) -> tuple[Mention, ...]:
     """Return the numbers of a text in order, except those in code, URLs, quoted names and list numbering."""
-    bare, offsets = _strip_marks(text)
+    bare, offsets = _strip_marks(break_long_runs(text))
     found: list[Mention] = []
     taken = bytearray(len(bare))
     for start, end in _skipped(bare):
@@ -354,9 +383,10 @@ def mentioned_month_number(name: str) -> int:
 
 
 _SMALL = "|".join(sorted((w for w, n in WORDS.items() if 1 <= n <= 20), key=len, reverse=True))
-_AND = r"[\s,]*(?:(?:and|und|et|y)\s+)?"
+# Bounded, and begun by a number: unbounded blanks would take quadratic time.
+_AND = r"[\s,]{0,4}(?:(?:and|und|et|y)\s{1,4})?"
 _DURATION = re.compile(
-    rf"(?<![\w.,])(?:(?P<day>\d{{1,4}}|{_SMALL})\s?(?:d|days?|Tagen?|jours?|días?)\b{_AND})?"
+    rf"(?<![\w.,])(?=\d|(?:{_SMALL})\s?[a-z])(?:(?P<day>\d{{1,4}}|{_SMALL})\s?(?:d|days?|Tagen?|jours?|días?)\b{_AND})?"
     rf"(?:(?P<hour>\d{{1,4}}|{_SMALL})\s?(?:h|hrs?|hours?|Std\.?|Stunden?|heures?|horas?)\b{_AND})?"
     rf"(?:(?P<minute>\d{{1,3}}|{_SMALL})\s?(?:m|min|mins|minutes?|Minuten?|minutos?)\b\.?)?"
     rf"(?:{_AND}(?P<second>\d{{1,2}}|{_SMALL})\s?(?:s|sec|secs|seconds?|Sekunden?)\b)?",
@@ -552,6 +582,7 @@ def _hedge(text: str, start: int) -> Hedge:
 
 
 def _find_words(text: str, taken: bytearray) -> Iterator[Mention]:
+    yield from _find_words_abroad(text, taken)
     for match in _WORD_NUMBER.finditer(text):
         start, end = match.span()
         if any(taken[start:end]):
@@ -562,6 +593,22 @@ def _find_words(text: str, taken: bytearray) -> Iterator[Mention]:
             continue
         kind, reading, unit, end = found
         yield Mention(start, end, text[start:end], kind, (reading,), unit, hedge, word=True)
+
+
+def _find_words_abroad(text: str, taken: bytearray) -> Iterator[Mention]:
+    """Find counts such as `neun Länder` in the language that a text is written in."""
+    words = re.findall(r"[^\W\d_]+", text.lower())
+    spoken = [sum(word in small for word in words) for small in (frozenset(s.split()) for s in _SPOKEN)]
+    english = sum(word in _STOP for word in words)
+    best = max(range(len(_SPOKEN)), key=spoken.__getitem__)
+    if spoken[best] < max(3, english):
+        return
+    sizes = {word: n for n, word in enumerate(_ABROAD[best].split(), 2)}
+    for match in re.finditer(rf"\b(?:{'|'.join(sizes)})\b(?=\s+[^\W\d])", text, re.I):
+        if not any(taken[match.start() : match.end()]):
+            reading = Reading(Decimal(sizes[match.group().lower()]), Decimal(1))
+            hedge = _hedge(text, match.start())
+            yield Mention(match.start(), match.end(), match.group(), "number", (reading,), "", hedge, word=True)
 
 
 def _read_word(text: str, match: re.Match[str], hedge: Hedge) -> tuple[Kind, Reading, str, int] | None:

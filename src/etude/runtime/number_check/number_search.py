@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from decimal import Decimal
 from functools import cached_property
 
 from etude.runtime.number_check.candidate import Candidate
@@ -12,6 +13,7 @@ from etude.runtime.number_check.derived_values import DerivedValues
 from etude.runtime.number_check.mentions import SIZES, TIME_UNITS, Mention
 from etude.runtime.number_check.operands import Operand
 from etude.runtime.number_check.passage import Passage
+from etude.runtime.number_check.stated_units import stated_rate_base
 from etude.runtime.number_check.wording import Wording
 
 
@@ -23,12 +25,15 @@ class NumberSearch:
         self.tables = passage.tables
         self.stated: dict[int, list[Operand]] = {}
         """Verified numbers by sentence, as operands for the numbers near them."""
+        self.said: set[tuple[str, Decimal]] = set()
+        """The kinds and values of numbers in earlier messages, and in the ranges that the schema shows."""
         self.active: dict[int, list[tuple[int, tuple[int, ...], str]]] = {}
-        self.derived = DerivedValues(passage.tables, passage.named_rows)
+        self.derived = DerivedValues(passage.tables, passage.named_rows, passage.all_spans)
         self._supported: dict[tuple[int, int], tuple[set[frozenset[int]], frozenset[int]]] = {}
         self._cues: dict[tuple[int, int], Wording] = {}
         self._sizes: dict[int, set[int]] = {}
         self._costs: dict[tuple[int, int, int], dict[int, float]] = {}
+        self._said_steps: dict[tuple[int, int, bool, str], bool] = {}
 
     def record(self, mention: Mention, match: Candidate | None, value: float) -> None:
         """Keep a verified number as an operand for others; `match` is where it comes from, if that is known."""
@@ -67,6 +72,7 @@ class NumberSearch:
                 frozenset(rows) for _, rows, _ in self.active_near(mention, table)
             }
             sets |= {anchors.primary, frozenset(row for x in here for row in x.rows)}
+            sets |= set(self.passage.spans(index, table))
             before = self.passage.labels_in(index - 1, table)
             named = frozenset(row for x in [*here, *before] for row in x.rows)
             self._supported[key] = (sets, named)
@@ -84,7 +90,11 @@ class NumberSearch:
         """Return the whole numbers of a sentence and of those beside it: how many rows it may speak of."""
         if index not in self._sizes:
             near = [m for m in self.passage.mentions if abs(self.passage.sentence(m.start) - index) <= 1]
-            self._sizes[index] = {int(m.readings[0].value) for m in near if m.readings and m.kind == "number"}
+            self._sizes[index] = {
+                int(m.readings[0].value)
+                for m in near
+                if m.readings and m.kind == "number" and not m.unit and m.text.isalnum()
+            }
             words = re.findall(r"[^\W\d_]+", self.passage.sentence_text(index).lower())
             self._sizes[index] |= {SIZES[word] for word in words if word in SIZES}
         return self._sizes[index]
@@ -113,11 +123,18 @@ class NumberSearch:
 
     def says(self, mention: Mention, step: str) -> bool:
         """Return whether the text says that a number is a mean, a difference or a sum."""
-        if mention.signed and step in ("difference", "change"):
-            return True
-        index = self.passage.sentence(mention.start)
-        before = f"{self.passage.question} {self.passage.sentence_text(index - 1)} {self.passage.header(mention)}"
-        return self.wording(mention).says(step, before)
+        key = (mention.start, mention.end, mention.signed, step)
+        if key not in self._said_steps:
+            index = self.passage.sentence(mention.start)
+            before = f"{self.passage.question} {self.passage.sentence_text(index - 1)} {self.passage.header(mention)}"
+            signed = mention.signed and step in ("difference", "change")
+            self._said_steps[key] = signed or self.wording(mention).says(step, before)
+        return self._said_steps[key]
+
+    @cached_property
+    def rate_base(self) -> float:
+        """What a rate in the text is stated for; 1 if nothing is said."""
+        return stated_rate_base(self.passage.text)
 
     def column_costs(self, mention: Mention, t: int) -> dict[int, float]:
         """Return how far-fetched each measure of a table is, by the words near the number."""

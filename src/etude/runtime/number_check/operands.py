@@ -15,7 +15,7 @@ from etude.runtime.number_check.evidence import EvidenceTable
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention
 from etude.runtime.number_check.passage import Anchors
 from etude.runtime.number_check.row_groups import spoken_row_groups
-from etude.runtime.number_check.wording import TOGETHER, Wording
+from etude.runtime.number_check.wording import TOGETHER, UNWEIGHTED, Wording
 
 if TYPE_CHECKING:
     from etude.runtime.number_check.number_search import NumberSearch
@@ -142,6 +142,8 @@ def _aggregates(
                 f"the total of {column.name}", unit, "sum",
             )  # fmt: skip
         mean = column.total / len(column.numbers)
+        if not table.averages(column) and not UNWEIGHTED.search(wording.sentence):
+            continue
         yield Operand(
             mean,
             (0.3 if wording.average else 1.6) + extra,
@@ -192,7 +194,7 @@ def _groups(
             kept, name, unit = frozenset(rows), f"{column.name} of {what}", column_unit(column)
             if column.adds_up:
                 yield Operand(math.fsum(values), near, col_cost, t, c, -4, kept, name, unit, "sum")
-            if len(values) > 1:
+            if len(values) > 1 and (table.averages(column) or UNWEIGHTED.search(wording.sentence)):
                 extra = 0.1 if wording.average else 1.0
                 yield Operand(
                     math.fsum(values) / len(values),

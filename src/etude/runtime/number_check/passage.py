@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from etude.plurals import singular_of_plural
 from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, evidence_name_words
@@ -15,6 +16,8 @@ from etude.runtime.number_check.mentions import WORDS, Mention, Period, mention_
 from etude.runtime.number_check.other_names import other_names
 from etude.runtime.number_check.periods import period_covers, written_periods
 
+_LONGEST_SENTENCE = 2000
+"""Characters of a sentence that are searched for words, once for each of its numbers."""
 _SENTENCE_END = re.compile(
     r"\n+(?=\s*(?:[-*+>|#•]|\d+[.)]|$))|(?<=[.!?:;|*])\n+|\n\s*\n|"
     r"(?<=[.!?])(?<!\bvs\.)(?<!\bapprox\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)(?<!\bNo\.)[\"')*_]*\s+(?=[^\sa-zäöüß])(?![A-Z][a-z]{1,4}\.\s)"
@@ -54,12 +57,16 @@ _SHIFT = re.compile(
     r"smallest|largest|best|worst|cheapest|peak|average|mean|median|minimum|maximum|weakest|strongest|overall|next)\b",
     re.I,
 )
+_SPAN = re.compile(r"\s*(?:[-\u2013\u2192]|to|and|till?|until|through|bis|und|à|a|al?)\s*", re.I)
+_QUARTER = re.compile(r"\bquarters?\b|\bQ[1-4]\b|\bquartal|\btrimest", re.I)
+_HALF = re.compile(r"\b(?:first|second) half\b|\bhalves\b|\bhalbjahr|\bsemest", re.I)
 _FILLERS = mention_word_set("to the of a an")
 _COMMON = mention_word_set(
     "other others total all none no yes unknown new old high low medium mean min max count std first last true false "
     "and the for per with from avg name date year month day week value top bottom best worst more less average median "
     "active open closed paid home free main local both each single one two three line label male female"
 )
+HOURS = mention_word_set("hour h hr stunde heure hora")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 STATISTICS = {
     "mean": ("mean", "average", "averages", "averaged", "avg"),
@@ -126,11 +133,11 @@ class Passage:
         return self.starts[index], self.starts[index + 1] if index + 1 < len(self.starts) else len(self.text)
 
     def sentence_text(self, index: int) -> str:
-        """Return the text of a sentence; empty before the first."""
+        """Return the text of a sentence, or the beginning of a very long one; empty before the first."""
         if index < 0:
             return ""
         start, end = self.bounds(index)
-        return self.text[start:end]
+        return self.text[start : min(end, start + _LONGEST_SENTENCE)]
 
     def around(self, mention: Mention, before: int, after: int) -> tuple[str, str]:
         """Return the text before and after a number, within its sentence."""
@@ -144,6 +151,23 @@ class Passage:
         """Return the labels of a sentence."""
         start, end = self.bounds(index) if index >= 0 else (0, 0)
         return [x for x in self.labels if start <= x.start < end and (table is None or x.table == table)]
+
+    def spans(self, index: int, table: int) -> list[frozenset[int]]:
+        """Return the rows from one that a sentence names to the next that it names: `from January to March`."""
+        labels = [x for x in self.labels_in(index, table) if len(x.rows) == 1]
+        pairs = [(a.rows[0], b.rows[0]) for a, b in pairwise(labels) if _SPAN.fullmatch(self.text[a.end : b.start])]
+        spans = [frozenset(range(a, b + 1)) for a, b in pairs if a + 1 < b]
+        spans += [frozenset(range(a, b)) for a, b in pairs if a + 2 < b]  # `from 7 to 9` may end at 9 o'clock.
+        months = self.tables[table].months
+        for pattern, size in ((_QUARTER, 3), (_HALF, 6)):
+            if months and pattern.search(self.sentence_text(index)):
+                spans += [frozenset(months[first : first + size]) for first in range(0, 12, size)]
+        return spans
+
+    @cached_property
+    def all_spans(self) -> dict[int, list[frozenset[int]]]:
+        """The spans of all sentences, by table."""
+        return {t: [s for i in range(len(self.starts)) for s in self.spans(i, t)] for t in range(len(self.tables))}
 
     @cached_property
     def named_rows(self) -> dict[int, list[int]]:
@@ -333,6 +357,7 @@ def _misdated(passage: Passage, mentions: Sequence[Mention]) -> list[Mention]:
     return found
 
 
+_IN_BRACKETS = re.compile(r"[\s*_”\"'\u2019]*\(")
 _OF_ROW = re.compile(r"[\s*_”\"'\u2019]*(?:[(,]\s*)?(?:[^\W\d]+[\s,]+){0,4}[(*_]*")
 
 
@@ -350,8 +375,8 @@ def _is_misdated(passage: Passage, mention: Mention, labels: list[Label]) -> boo
             continue
         if not _OF_ROW.fullmatch(gap) or re.search(r"\b(?:since|until|after|before|by|than|from|to|and)\b", gap):
             continue
-        words = evidence_name_words(gap)
-        dated = [x for x in table.columns if x.periods and (period.month is not None or words & (x.words - {"year"}))]
+        words, beside = evidence_name_words(gap), period.month is not None or _IN_BRACKETS.fullmatch(gap)
+        dated = [x for x in table.columns if x.periods and (beside or words & (x.words - {"year"}))]
         held = {r for column in dated for r, known in column.periods.items() if period_covers(period, known)}
         if held and row not in held and any(row in column.periods for column in dated):
             return True
@@ -388,6 +413,7 @@ def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTa
         yield from _period_labels(text, mentions, t, table)
         yield from _short_names(text, t, table)
         yield from _numbered_rows(text, t, table)
+        yield from _hours(text, t, table)
         for match in re.finditer(r"\bnumber (\d{1,2}|[a-z]+)\b", text, re.I):
             place = int(match[1]) if match[1].isdigit() else WORDS.get(match[1].lower(), 0)
             if 1 <= place <= table.rows and table.kind == "result" and not table.printed:
@@ -420,9 +446,9 @@ def passage_table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[t
         by_value.setdefault(value, []).extend(rows)
     for value, rows in by_value.items():
         keys = tuple(_stem(w) for w in _WORD.findall(value.lower()) if w not in _FILLERS)
-        if not keys or len(keys) > 8 or all(key.isdigit() for key in keys):
+        if not keys or len(keys) > 8 or (len(keys) == 1 and value.isdigit()):
             continue
-        strong = value.lower() not in _COMMON and len(value) > 1
+        strong = value.lower() not in _COMMON and len(value) > 1 and not (len(keys) == 1 and keys[0].isdigit())
         if keys in found:
             rows.extend(row for row in found[keys][0] if row not in rows)
         found[keys] = (tuple(sorted(rows)), strong, value, columns.get(value, -1))
@@ -491,7 +517,7 @@ def _numbered_rows(text: str, t: int, table: EvidenceTable) -> Iterator[Label]:
     if table.printed or table.kind != "result":
         return
     for c, column in enumerate(table.columns):
-        if not column.numbers or not column.is_key or column.periods or not column.whole:
+        if not column.numbers or not (column.is_key or c == 0) or column.periods or not column.whole:
             continue
         rows = {value: row for row, value in column.numbers.items()}
         if len(rows) < len(column.numbers):
@@ -501,6 +527,31 @@ def _numbered_rows(text: str, t: int, table: EvidenceTable) -> Iterator[Label]:
             for match in re.finditer(pattern, text, re.I):
                 if (row := rows.get(float(match[1]))) is not None:
                     yield Label(match.start(1), match.end(1), t, (row,), True, c)
+
+
+_HOUR = re.compile(
+    r"(?<![\d:.,])(\d{1,2})(?::00)?(?=(?:\s?[-\u2013]\s?\d{1,2}|\s(?:to|and|bis|und)\s\d{1,2})?(?P<form>\s?(?:[ap]\.?m\b|h\b|Uhr|o['\u2019]clock)|:00)?)"
+)
+
+
+_HOURS = re.compile(r"\b(?:hours?|from|between)\s(?:\d{1,2}\s?(?:[-\u2013]|to|and)\s?)?$", re.I)
+
+
+def _hours(text: str, t: int, table: EvidenceTable) -> Iterator[Label]:
+    """Find the rows of an hour: `17:00`, `5 p.m.`, `8 h`, and both ends of `7 to 9 a.m.`."""
+    for c, column in enumerate(table.columns):
+        if not column.words & HOURS or not column.is_key or table.kind != "result":
+            continue
+        rows = {value: row for row, value in column.numbers.items()}
+        for match in re.finditer(r"\b(?:midnight|noon)\b", text, re.I):
+            if (hour := 0 if match.group()[0] in "mM" else 12) in rows:
+                yield Label(match.start(), match.end(), t, (rows[hour],), True, c)
+        for match in _HOUR.finditer(text):
+            form = match["form"] or (":00" if ":00" in match.group() else "")
+            half = re.match(r"\s?([ap])", form)
+            hour = int(match[1]) % 12 + (12 if half[1] == "p" else 0) if half else int(match[1])
+            if (form or _HOURS.search(text[max(0, match.start() - 24) : match.start()])) and hour in rows:
+                yield Label(match.start(), match.end(), t, (rows[hour],), True, c)
 
 
 _FIRST_CELL = r"(?m)^[ \t]*\|[ *_]*(\d{1,12})[ *_]*\|"

@@ -87,6 +87,13 @@ def direction_of_verb(verb: str) -> int:
     return 1 if up and not down else -1 if down and not up else 0
 
 
+def significant_digits(mention: Mention) -> int:
+    """Return how many digits of a number say something: 2 for 1,200, 3 for 1.20."""
+    value, step = mention.readings[0].value, mention.readings[0].step
+    digits = len(value.normalize().as_tuple().digits)
+    return digits if step >= 1 or not value else max(digits, len((value / step).to_integral_value().as_tuple().digits))
+
+
 def is_whole_mention(mention: Mention) -> bool:
     """Return whether a number is written without decimals."""
     return any(reading.step >= 1 for reading in mention.readings)

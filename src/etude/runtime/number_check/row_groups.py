@@ -51,7 +51,7 @@ def spoken_row_groups(
         rows = list(dict.fromkeys(row for x in group if len(x.rows) == 1 for row in x.rows))
         if 2 <= len(rows) <= 30:
             found.append(("the named rows", rows, cost if wording.together else cost + 0.6))
-            for cut in (rows[1:], rows[:-1]) if 3 <= len(rows) <= 6 else ():
+            for cut in (rows[1:], rows[:-1]) if 3 <= len(rows) <= 6 and wording.together else ():
                 found.append(("some of the named rows", cut, cost + 1.1))
     if _LOOKS_BACK.search(wording.sentence):
         rows = list(

@@ -17,7 +17,12 @@ from etude.runtime.number_check.column_costs import WORD
 from etude.runtime.number_check.evidence import EvidenceTable
 from etude.runtime.number_check.mentions import Mention, mention_word_set
 from etude.runtime.number_check.number_search import NumberSearch
-from etude.runtime.number_check.precision import is_rounded_beyond_precision, is_whole_mention, rounding_intervals
+from etude.runtime.number_check.precision import (
+    direction_of_precision,
+    is_rounded_beyond_precision,
+    rounding_intervals,
+    significant_digits,
+)
 from etude.runtime.number_check.wording import REST
 
 _POINTS = mention_word_set(
@@ -64,7 +69,8 @@ def take_second_look(search: NumberSearch, mention: Mention, stated: list[Stated
     if mention.kind in ("date", "ordinal", "time") or not mention.readings:
         return ""
     return (
-        _is_rhetoric(search, mention)
+        _is_said(search, mention)
+        or _is_rhetoric(search, mention)
         or _apposed(search, mention, stated)
         or _follows(search, mention, stated)
         or _plain_cell(search, mention)
@@ -91,20 +97,45 @@ def _plain_number(text: str) -> float | None:
     return None
 
 
+def _is_said(search: NumberSearch, mention: Mention) -> str:
+    """Return whether a number repeats an earlier message or a range of the schema, and is long enough to be known."""
+    if significant_digits(mention) < (1 if mention.kind == "percent" else 2):
+        return ""
+    said = any((mention.kind, reading.value) in search.said for reading in mention.readings)
+    return "in an earlier message or in the description of the data" if said else ""
+
+
+GUESSED_COUNT = "may count rows that no column names"
+
+
 def _is_rhetoric(search: NumberSearch, mention: Mention) -> str:
     """Return whether a small number counts what the answer lists or names again."""
-    if mention.kind != "number" or mention.unit or not is_whole_mention(mention):
+    if mention.kind != "number" or not (mention.word or (mention.text.isdigit() and not mention.unit)):
         return ""
     if not 1 <= mention.readings[0].value <= _SMALL:
         return ""
     before, after = search.passage.around(mention, 16, 40)
     nouns = [singular_of_plural(word.lower()) for word in WORD.findall(re.split(r"[.;:,()\n|]", after)[0])[:3]]
-    if any(noun in _POINTS for noun in nouns):
+    if any(noun in _POINTS for noun in nouns) and not mention.signed:
         return "counts the points of the answer"
     if mention.word and _ANAPHORA.search(before):
         return "names again what was named before"
-    if before.endswith("(") and after.startswith(")"):
-        return "numbers a point of the answer" if not mention.word else ""
+    results = [table for table in search.tables if table.kind == "result"]
+    things = {word for table in results for column in table.columns if not column.is_measure for word in column.words}
+    counted = any(noun in things for noun in nouns) or any(
+        table.name.lower().startswith(tuple(nouns)) for table in results
+    )
+    if (
+        mention.word
+        and not counted
+        and not re.match(r"\s*(?:of\b|:)", after)
+        and mention.readings[0].value <= max((t.rows for t in results), default=0)
+    ):
+        return GUESSED_COUNT
+    if before.endswith("(") and after.startswith(")") and not mention.word:
+        number = int(mention.readings[0].value)
+        beside = f"({number + 1})" if number == 1 else f"({number - 1})"
+        return "numbers a point of the answer" if beside in search.passage.text else ""
     return ""
 
 
@@ -203,8 +234,11 @@ def _follows(search: NumberSearch, mention: Mention, stated: list[StatedNumber])
         return _best(mention, values, _FAR)
     values = {}
     if wording.changing or mention.signed:
+        up = direction_of_precision(search.passage, mention)
         values |= _pairwise(amounts, lambda a, b: 100 * (b - a) / abs(a) if a else 0.0, "change")
-        values |= _pairwise(amounts, lambda a, b: 100 * (a - b) / abs(b) if b else 0.0, "change back")
+        if not mention.signed:
+            values |= _pairwise(amounts, lambda a, b: 100 * (a - b) / abs(b) if b else 0.0, "change back")
+        values = {what: value for what, value in values.items() if value * up >= 0}
     if wording.sharing or not wording.changing:
         values |= _pairwise(amounts, lambda a, b: 100 * a / (a + b) if a + b else 0.0, "share of both")
         values |= _pairwise(amounts, lambda a, b: 100 * b / (a + b) if a + b else 0.0, "share of both, back")
@@ -263,20 +297,23 @@ def _plain_cell(search: NumberSearch, mention: Mention) -> str:
     """Explain a number that is a cell, if its column is named, or it is long enough, and no label says otherwise."""
     if mention.kind not in ("number", "percent") or mention.hedge or (mention.word and mention.kind == "percent"):
         return ""
-    digits = len(mention.readings[0].value.normalize().as_tuple().digits)
+    digits = significant_digits(mention)
     wording = search.wording(mention)
     for t, table in enumerate(search.tables):
         anchors = search.passage.anchors(mention, t)
-        if table.kind != "result" or anchors.strong or anchors.named or anchors.conflict or wording.statistic:
+        if table.kind != "result" or anchors.conflict or wording.statistic:
             continue
+        labelled = anchors.strong or anchors.named
         for c, column in enumerate(table.columns):
             rows = [row for row, value in column.numbers.items() if _fits(mention, value) and value == round(value, 6)]
-            if not rows or (mention.kind == "percent" and not column.is_percent):
+            if not rows or not column.is_measure or (mention.kind == "percent" and not column.is_percent):
                 continue
-            if any(search.passage.is_unnamed(mention, t, row) for row in rows):
+            others = list(column.numbers.values())
+            far = labelled or any(search.passage.is_unnamed(mention, t, row) for row in rows)
+            if far and (digits < 3 or anchors.direct or _accidents(mention, others) > _FAR):
                 continue
             named = search.column_costs(mention, t).get(c, 9.0) <= 0.05
-            rare = digits >= 4 or (digits >= 2 and _is_short(table))
+            rare = digits >= 4 or (digits >= 2 and _is_short(table)) or labelled
             if rare or (named and mention.kind == "number" and _is_short(table)):
                 return f"{column.name} of {table.row_label(rows[0])}"
     return ""

@@ -18,6 +18,9 @@ _COMMON = frozenset(MONTHS) | mention_word_set(
     "this that they with only both each every most more total mean median average monday tuesday wednesday thursday "
     "friday saturday sunday north south east west sept europe asia africa america markdown excel"
 )
+_ENGLISH = mention_word_set(
+    "the of is and with in to are has for by at on from as was than it its that all each have had"
+)
 _LEAST = 4
 
 
@@ -25,6 +28,9 @@ def find_unknown_names(passage: Passage, used: dict[int, Candidate], shown: Iter
     """Return the numbers whose row the answer does not name, while a name stands there that nothing contains."""
     known: set[str] | None = None
     found: dict[int, str] = {}
+    words = _WORD.findall(passage.text.lower())
+    if sum(word in _ENGLISH for word in words) < 0.12 * len(words):
+        return found  # In another language names are translated, and German capitalises every noun.
     for i, match in used.items():
         operand, mention = match.operand, passage.mentions[i]
         if operand is None or operand.row < 0 or operand.table < 0 or operand.kind not in ("cell", "quotient"):

@@ -63,13 +63,21 @@ def _weighted(
             unit = left.unit or right.unit
             if mention.unit in TIME_UNITS and unit:
                 scale = float(TIME_UNITS[unit] / TIME_UNITS[mention.unit])
-            yield Candidate(product * scale, base, f"sum of {left.name} times {right.name} of {what}")
+            named = f"sum of {left.name} times {right.name} of {what}"
+            yield Candidate(product * scale, base, named, step="product")
         for weight, value in ((left, right), (right, left)):
             total = math.fsum(weight.numbers[r] for r in rows if r in weight.numbers and r in value.numbers)
-            if total and (not percent or value.is_fraction or value.is_percent):
+            if (
+                total
+                and weight.whole
+                and weight.adds_up
+                and not value.adds_up
+                and (not percent or value.is_fraction or value.is_percent)
+            ):
                 scale = 100 if percent and value.is_fraction else 1
                 base = cost + group_cost + (0.2 if wording.average or wording.total else 0.9)
-                yield Candidate(scale * product / total, base, f"mean of {value.name} weighted by {weight.name}")
+                what_mean = f"mean of {value.name} weighted by {weight.name}"
+                yield Candidate(scale * product / total, base, what_mean, step="mean")
 
 
 def _quotient_range(search: NumberSearch, table: EvidenceTable, c: int, d: int, cost: float) -> Iterator[Candidate]:

@@ -17,7 +17,8 @@ _DOWN = (
 )
 CHANGE = re.compile(
     rf"\b(?:{_UP}|{_DOWN}|chang\w*|compar\w*|vs|versus|differ\w*|improv\w*|outpac\w*|lead\w*|cagr|swing|gap|"
-    r"per year|under the|short of|off (?:its|the)|"
+    r"per year|under the|short of|off (?:its|the)|(?:quick|fast|slow|cheap|dear|tall|old|young|heavi|light|warm|cold|"
+    r"hott|earli|lat|bett|strong|weak|wid|narrow|rich|poor|steep|deep)er|worse|junior|senior|sav(?:e|es|ed|ing|ings)|"
     r"gestiegen|gewachsen|mehr|weniger|plus|moins|más|menos|aument\w*)\b|[+\u2212-]\s*$",
     re.I,
 )
@@ -38,7 +39,7 @@ TOTAL = re.compile(
     re.I,
 )
 _WHOLE = re.compile(
-    r"\d[\d.,]*[\s)*_]*(?:\w+\s+)?(?:of|out of|von|de|sur|/)\s+(?:the\s+|all\s+|our\s+|a total of\s+|"
+    r"\d[\d.,]{0,30}[\s)*_]{0,9}(?:\w{1,40}\s{1,9})?(?:of|out of|von|de|sur|/)\s+(?:the\s+|all\s+|our\s+|a total of\s+|"
     r"un total de\s+|den\s+|les\s+)*[*_]*$",
     re.I,
 )
@@ -60,9 +61,8 @@ REST = re.compile(
     re.I,
 )
 TOGETHER = re.compile(
-    r"\b(?:together|combined|these|those|both|between them|make up|made up|account\w*|sum|total\w*|they|"
-    r"add\w* up|plus|and|"
-    r"contribut\w*|jointly|collectively|satisfied|or)\b",
+    r"\b(?:together|combined|these|those|both|between them|mak\w+ up|made up|account\w*|sum|total\w*|they|"
+    r"add\w* up|plus|contribut\w*|jointly|collectively|in all|zusammen|ensemble|juntos|samen|insieme)\b",
     re.I,
 )
 _LARGEST = re.compile(
@@ -83,10 +83,20 @@ THAN = re.compile(
     r"[\s)*_]*(?:[a-z°]{1,7}\s+)?(?:higher|lower|more|less|fewer|larger|smaller|greater|bigger|longer|shorter)\b[^.;,]{0,40}?\bthan\b",
     re.I,
 )
+UNWEIGHTED = re.compile(r"\b(?:simple|unweighted|plain|ungewichtet\w*|einfach\w*|semplice)\b", re.I)
 WEIGHTED = re.compile(r"\bweight\w*[^;]*$", re.I)
 TEMPORAL = re.compile(
     r"\b(?:rose|risen|fell|fallen|grew|grown|increased|decreased|declined|dropped|climbed|jumped|slipped|shrank)"
     r"(?:\s+(?:by|about|around|roughly|nearly|almost|just|only|some|an?|another|\w+ly))*[\s~*_$€£]*$",
+    re.I,
+)
+_COMPARED = re.compile(
+    r"[\s)*_]*(?:more|less|fewer|higher|lower|above|below|mehr|weniger|de plus|de moins|más|menos)\b", re.I
+)
+_THAT_IS = re.compile(r"\s*(?:that|this|das|cela|eso)\b", re.I)
+_PRODUCT = re.compile(
+    r"[\u00d7*]|\b(?:times|worth|valued?|costs?|revenue|income|takings|sales|spend\w*|spent|stock|turnover|price\w*|payroll|"
+    r"multipl\w*|would|weight\w*|sold out|capacity)\b",
     re.I,
 )
 QUARTILES = re.compile(r"\b(?:interquartile|iqr|quartiles?)\b", re.I)
@@ -99,8 +109,8 @@ _MEAN = re.compile(
     re.I,
 )
 _APART = re.compile(
-    r"\b(?:than|by|apart|separat\w*|after|before|later|earlier|older|younger|wide\w*|swing|surplus|shortfall|net|between|"
-    r"from|gained?|lost|over|margin|spare|extra|further|plus|minus|delta|beyond|within|écart|devance\w*|dépass\w*|moins|"
+    r"\b(?:than|by|apart|separat\w*|after|before|later|earlier|older|younger|wide\w*|swing|surplus|shortfall|net|"
+    r"gained?|lost|margin|spare|extra|further|minus|delta|beyond|within|écart|devance\w*|dépass\w*|moins|"
     r"diferencia|supera\w*|menos|más|abstand|unterschied|vorsprung|mehr|weniger|höher|niedriger|über|unter|abweichung)\b",
     re.I,
 )
@@ -139,15 +149,20 @@ class Wording:
     def says(self, step: str, context: str) -> bool:
         """Return whether the text says that a number was computed by a step; `context` is what stands before it."""
         if step == "share":
-            return self.sharing or not self.changing
+            bracketed = self.before.endswith("(")
+            return not _COMPARED.match(self.after) and (self.sharing or not self.changing or bracketed)
+        if step == "product":
+            return bool(_PRODUCT.search(self.sentence))
         if step == "change":
-            return self.changing
+            return self.changing or bool(_THAT_IS.match(self.sentence) and CHANGE.search(context))
         if step == "median":
             return self.median
         if step == "mean":
             return self.per or self.median or bool(_MEAN.search(context))
         if step == "difference":
             return self.changing or self.rest or self.range or bool(_APART.search(self.sentence))
+        if step == "quotient":
+            return self.per or self.ratio or bool(AVERAGE.search(context))
         if step == "sum":
             return self.together or self.total
         return True

@@ -6,14 +6,22 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from etude.errors import EtudeError, LimitExceeded, SourceError, SourceLocked, SourceUnavailable
-from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
+from etude.errors import EtudeError, InvalidQuery, LimitExceeded, SourceError, SourceLocked, SourceUnavailable
+from etude.sources.base import MOST_COLUMNS, CheckedQuery, Driver, Json, Mount, check_column_count, empty_batch
 from etude.sources.duckdb_errors import broken_duckdb_error, invalid_duckdb_query, is_fatal_duckdb_error
+from etude.sources.duckdb_file_code import DuckdbFileCode
 from etude.sources.file_fingerprint import file_fingerprint, paths_fingerprint
+from etude.sources.granted_tables import choose_granted_tables
 from etude.sources.guard_duckdb import DuckdbGrantedNames, DuckdbGuard
+from etude.sources.hidden_rows import (
+    HIDDEN_ERROR_HINT,
+    describe_hidden_error,
+    refuse_hidden_plan,
+    sum_estimates,
+)
 from etude.sources.quoting import fold_duckdb_name, quote_identifier, quote_literal
 
 PREPARED = 256
@@ -27,6 +35,7 @@ class DuckdbDriver(Driver):
     """One in-memory DuckDB with every source attached read-only by name; the first source is the default."""
 
     dialect: ClassVar[str] = "duckdb"
+    fixed: ClassVar[bool] = True
 
     def __init__(self, mount: Mount, *others: Mount, memory: int = 0, threads: int = 0, scratch: str = "") -> None:
         import duckdb
@@ -41,6 +50,14 @@ class DuckdbDriver(Driver):
         self._hidden = {
             m.name: f"hidden_{os.urandom(8).hex()}" for m in self._mounts if m.kind == "duckdb" and m.tables is not None
         }
+        files = [m for m in self._mounts if m.kind == "duckdb"]
+        if self._hidden and len(files) > 1:
+            # The code of one file (views, macros) runs with all that is attached, and could read hidden tables.
+            raise SourceError(
+                f"`{next(iter(self._hidden))}` grants only some tables: it is not attached beside another DuckDB file.",
+                hint="Copy its granted tables first.",
+            )
+        self._hiding: set[tuple[str, str, str]] = set()
         for each in self._mounts:
             self._attach(each)
         self._harden(memory, threads, scratch)
@@ -48,7 +65,9 @@ class DuckdbDriver(Driver):
         if also := [m.name for m in others if m.unqualified]:
             path = ",".join(f"{quote_identifier(name)}.main" for name in (mount.name, *also))
             self._connection.execute(f"SET search_path = {quote_literal(path)}")
-        self._guard = DuckdbGuard(self._apart, self._names(), self._macros)
+        self._granted = names = self._names()
+        self._code = DuckdbFileCode(self._apart, {m.name: self._hidden.get(m.name, m.name) for m in files}, names)
+        self._guard = DuckdbGuard(self._apart, names, self._macros, self._code.check)
         # Read once: the attached databases cannot change.
         reader = _CatalogReader(self._apart, self._mounts, self._hidden)
         self._tables = reader.tables()
@@ -79,20 +98,28 @@ class DuckdbDriver(Driver):
             raise _cannot_open(mount, error) from None
 
     def _view_granted(self, mount: Mount) -> None:
-        granted, hidden = {fold_duckdb_name(t) for t in mount.tables or ()}, self._hidden[mount.name]
+        hidden = self._hidden[mount.name]
         rows = self._connection.execute(
-            "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = $1 UNION ALL "
-            "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = $1 AND NOT internal",
+            "SELECT schema_name, table_name, false FROM duckdb_tables() WHERE database_name = $1 UNION ALL "
+            "SELECT schema_name, view_name, true FROM duckdb_views() WHERE database_name = $1 AND NOT internal",
             [hidden],
         ).fetchall()
-        for schema, table in rows:
-            if fold_duckdb_name(_shown(schema, table)) not in granted:
+        granted = _choose_granted(mount, [(schema, table) for schema, table, _ in rows])
+        for schema, table, is_view in rows:
+            if (schema, table) not in granted:
                 continue
             inside = f"{quote_identifier(schema)}.{quote_identifier(table)}"
             self._connection.execute(
                 f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(mount.name)}.{quote_identifier(schema)}"
             )
-            self._connection.execute(f"CREATE VIEW {quote_identifier(mount.name)}.{inside} AS FROM {hidden}.{inside}")
+            # A view may hide rows. The OFFSET keeps DuckDB from applying a condition of the query before those of the
+            # view: its error would quote values of hidden rows.
+            fence = " OFFSET 0" if is_view else ""
+            if is_view:
+                path = (mount.name, schema, table)
+                self._hiding.add((fold_duckdb_name(path[0]), fold_duckdb_name(path[1]), fold_duckdb_name(path[2])))
+            name = f"{quote_identifier(mount.name)}.{inside}"
+            self._connection.execute(f"CREATE VIEW {name} AS FROM {hidden}.{inside}{fence}")
 
     def _harden(self, memory: int, threads: int, scratch: str) -> None:
         run = self._connection.execute
@@ -133,12 +160,7 @@ class DuckdbDriver(Driver):
         # A macro of the file may read any of its tables, so no macro is callable if only some tables are granted.
         if any(m.tables is not None for m in self._mounts):
             return []
-        return [
-            r[0]
-            for r in self._apart.execute(
-                "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
-            ).fetchall()
-        ]
+        return self._code.macros()
 
     def catalog(self) -> Json:
         """Return the tables and views of all mounts; outside the first mount, names begin with the mount's name."""
@@ -150,7 +172,14 @@ class DuckdbDriver(Driver):
             names = ", ".join(f"({quote_literal(name)})" for name in sorted(self._own_tables))
             listed = f"SELECT name FROM (VALUES {names}) AS tables(name) ORDER BY name"
             return CheckedQuery(listed, (), select=True, written=sql)
-        return self._guard.check(sql, params)
+        checked = self._guard.check(sql, params)
+        if self._may_hide_rows(checked):
+            refuse_hidden_plan(checked)
+        return checked
+
+    def _may_hide_rows(self, checked: CheckedQuery) -> bool:
+        """Return whether the query reads a view of a file of which only some tables are granted."""
+        return any(key in self._hiding for table in checked.tables for key in self._granted.keys_of(table))
 
     def named_columns(self, sql: str) -> frozenset[str] | None:
         """Return all names in a query; None if it may use columns that it does not name."""
@@ -158,10 +187,17 @@ class DuckdbDriver(Driver):
 
     def estimate(self, checked: CheckedQuery) -> Json:
         """Return the rows and bytes that DuckDB's EXPLAIN expects; a plain LIMIT bounds the scan below it."""
-        import duckdb
-
         if checked.sql.startswith("EXPLAIN "):
             return {}
+        if not self._may_hide_rows(checked):
+            return self._estimate(checked)
+        keys = [key for table in checked.tables for key in self._granted.keys_of(table)]
+        whole = (f"SELECT * FROM {'.'.join(map(quote_identifier, key))}" for key in keys)
+        return sum_estimates(self._estimate(CheckedQuery(sql, checked.tables)) for sql in whole)
+
+    def _estimate(self, checked: CheckedQuery) -> Json:
+        import duckdb
+
         try:
             with self._enumerations(checked):
                 explain = f"EXPLAIN (FORMAT JSON) {checked.sql}"
@@ -169,7 +205,7 @@ class DuckdbDriver(Driver):
         except duckdb.ParserException:
             return {}  # SHOW, DESCRIBE and the like have no plan
         except duckdb.Error as error:
-            raise self._translate(error, checked.sql) from None
+            raise self._translate(error, checked) from None
         plan = json.loads(rows[0][1])[0]
         total = _Scan(self._row_counts, self._mounts[0].name)
         total.add(plan, None)
@@ -180,10 +216,13 @@ class DuckdbDriver(Driver):
         import duckdb
 
         before = self._marks()
+        # DuckDB binds a SELECT before it reads rows; errors until then are about the text of the query.
+        binding = checked.select and not checked.enums
         try:
             with self._enumerations(checked):
                 try:
                     relation, self.column_types = self._prepared(checked)
+                    binding = False
                     reader = relation.to_arrow_reader(1 << 16)
                     batches = _with_schema(reader)
                     yield from map(self._hide, batches) if checked.sql.startswith("EXPLAIN ") else batches
@@ -191,10 +230,10 @@ class DuckdbDriver(Driver):
                     # A result that is not read to its end would block the connection.
                     self._connection.abort()
         except duckdb.Error as error:
-            raise self._translate(error, checked.sql) from None
+            raise self._translate(error, checked, binding) from None
         except OSError as error:
             # Arrow's reader raises OSError for errors of DuckDB in the middle of a stream.
-            raise self._translate(error, checked.sql) from None
+            raise self._translate(error, checked) from None
         self._check_unchanged(before)
 
     def _marks(self) -> dict[str, str]:
@@ -237,8 +276,13 @@ class DuckdbDriver(Driver):
         columns = [pa.array([hide(text) for text in column.to_pylist()], pa.string()) for column in batch.columns]
         return pa.record_batch(columns, schema=batch.schema)
 
-    def _translate(self, error: Exception, sql: str) -> Exception:
-        translated = _translate(error, sql, self._without_hidden)
+    def _translate(self, error: Exception, checked: CheckedQuery, binding: bool = False) -> Exception:
+        import duckdb
+
+        translated = _translate(error, checked.sql, self._without_hidden)
+        of_text = isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.ParserException)
+        if not (binding and of_text) and self._may_hide_rows(checked):
+            return _without_message(translated, error)
         if isinstance(translated, EtudeError):
             # The random names of hidden databases mean nothing to a user.
             for hidden in self._hidden.values():
@@ -341,25 +385,29 @@ class _CatalogReader:
     def tables_of(self, mount: Mount) -> list[Json]:
         inner = self._hidden.get(mount.name, mount.name)
         columns: dict[tuple[str, str], list[Json]] = {}
-        for schema, table, name, kind, nullable, comment in self._run(
+        found = self._run(
             "SELECT schema_name, table_name, column_name, data_type, is_nullable, comment FROM duckdb_columns() "
             "WHERE database_name = $1 AND NOT internal ORDER BY schema_name, table_name, column_index",
             [inner],
-        ).fetchall():
+        ).fetchmany(MOST_COLUMNS + 1)
+        check_column_count(len(found), mount.name)
+        for schema, table, name, kind, nullable, comment in found:
             columns.setdefault((schema, table), []).append(
                 {"name": name, "type": kind, "nullable": bool(nullable), "comment": comment}
             )
         keys = self._keys(inner)
         out = []
-        for schema, table, kind, comment, size in self._run(
+        rows = self._run(
             "SELECT schema_name, table_name, 'table', comment, estimated_size FROM duckdb_tables() "
             "WHERE database_name = $1 AND NOT internal UNION ALL "
             "SELECT schema_name, view_name, 'view', comment, NULL FROM duckdb_views() "
             "WHERE database_name = $1 AND NOT internal ORDER BY 1, 2",
             [inner],
-        ).fetchall():
+        ).fetchall()
+        granted = _choose_granted(mount, [(schema, table) for schema, table, *_ in rows])
+        for schema, table, kind, comment, size in rows:
             name = _shown(schema, table)
-            if mount.tables is not None and fold_duckdb_name(name) not in {fold_duckdb_name(t) for t in mount.tables}:
+            if (schema, table) not in granted:
                 continue
             out.append(
                 {"name": name, "kind": kind, "comment": comment, "columns": columns.get((schema, table), [])}
@@ -376,7 +424,7 @@ class _CatalogReader:
         size = sum(os.path.getsize(p) for p in file["paths"])
         rows = self._rows_of_files[mount.name, table]
         facts = {"kind": "table", "row_count": rows, "bytes": size, "fingerprint": file["fingerprint"]}
-        return facts | {"notes": list(file.get("notes", ()))}
+        return facts | {"notes": list(file.get("notes", ())), "totals": list(file.get("totals", ()))}
 
     def _keys(self, database: str) -> dict[tuple[str, str], Json]:
         out: dict[tuple[str, str], Json] = {}
@@ -409,7 +457,8 @@ class _Scan:
     def add(self, node: Json, limit: int | None) -> None:
         name = node.get("name", "").strip()
         if name in ("STREAMING_LIMIT", "LIMIT"):
-            limit = _expected(node)
+            # An OFFSET alone bounds nothing, although DuckDB may expect no rows from it.
+            limit = _expected(node) if "Limit" in node.get("extra_info", {}) else None
         elif name != "PROJECTION":
             limit = limit if not node.get("children") else None
         for child in node.get("children", []):
@@ -503,6 +552,13 @@ def _with_schema(reader: Any) -> Iterator[Any]:
     yield from reader
 
 
+def _choose_granted(mount: Mount, tables: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return the granted tables among those of a mount, as (schema, table)."""
+    if mount.kind == "files" or mount.tables is None:
+        return set(tables)  # only granted files are mounted
+    return choose_granted_tables(mount.tables, tables, lambda schema, _: schema == "main")
+
+
 def _shown(schema: str, table: str) -> str:
     return table if schema == "main" else f"{schema}.{table}"
 
@@ -518,7 +574,20 @@ def _cannot_open(mount: Mount, error: Exception) -> SourceError:
         hint = "Check that the files are complete: a Parquet file cannot be read while it is being written."
     elif not os.path.exists(mount.url):
         kind = SourceUnavailable
-    return kind(f"Cannot open `{mount.url}`: {text}", hint=hint)
+    # Not the URL of files, which may be one of another server, with a password or a token.
+    return kind(f"Cannot open `{mount.url if mount.kind == 'duckdb' else mount.name}`: {text}", hint=hint)
+
+
+def _without_message(translated: Exception, error: Exception) -> Exception:
+    """Return the error with words for its kind instead of DuckDB's message, which may quote values of hidden rows."""
+    if isinstance(translated, EtudeError) and not isinstance(translated, LimitExceeded):
+        of_value = re.search(r"^(?:Conversion|Out of Range|Invalid Input) Error", str(error), re.MULTILINE)
+        text = f"DuckDB reported an error: {describe_hidden_error('22' if of_value else '')}."
+        if isinstance(translated, InvalidQuery):
+            return InvalidQuery(text, hint=HIDDEN_ERROR_HINT)
+        # Not the same error with another message: its text would still have the first one.
+        return SourceError(text, hint=HIDDEN_ERROR_HINT, fatal=is_fatal_duckdb_error(error) or None)
+    return InterruptedError("Interrupted") if isinstance(translated, InterruptedError) else translated
 
 
 def _translate(error: Exception, sql: str, describe: Callable[[str], str] = str) -> Exception:

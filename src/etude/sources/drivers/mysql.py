@@ -26,10 +26,13 @@ from etude.errors import (
     SourceLocked,
     SourceUnavailable,
     Unavailable,
+    cut_message,
 )
 from etude.sources.base import CheckedQuery, Json, Mount, query_timeout_error
 from etude.sources.drivers.server_driver import ServerDriver, shorten_list
-from etude.sources.guard_sql import Granted, guard_column_hint, is_granted_table
+from etude.sources.granted_tables import Granted, choose_granted_tables, display_table
+from etude.sources.hidden_rows import HIDDEN_ERROR_HINT, describe_hidden_error, sum_estimates
+from etude.sources.query_hints import guard_column_hint
 from etude.sources.rows import (
     CHUNK_ROWS,
     DigitsRowShape,
@@ -70,6 +73,11 @@ _SCHEMAS = "SELECT schema_name FROM information_schema.schemata"
 # A stored function with an allowed name runs if the server has no such built-in function, or if a blank follows.
 _STORED = """SELECT DISTINCT LOWER(routine_name) FROM information_schema.routines
     WHERE routine_type = 'FUNCTION' AND routine_schema = DATABASE()"""
+# The same for functions of shared libraries, if the user may list them.
+_LOADABLE = (
+    "SELECT LOWER(name) FROM mysql.func",
+    "SELECT LOWER(udf_name) FROM performance_schema.user_defined_functions",
+)
 
 Name = tuple[str, str]
 """Schema and table."""
@@ -117,17 +125,25 @@ class MysqlDriver(ServerDriver["_Schema"]):
         self._execute(f"SET SESSION sql_mode = '{kept}'")
         self._execute("SET SESSION TRANSACTION READ ONLY")
         self._execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_S}, SESSION lock_wait_timeout = {LOCK_S}")
+        self._loadable = [query for query in _LOADABLE if self._may_ask(query)]
         if not self._mariadb:
             # Otherwise the server would return statistics that are up to a day old.
             with suppress(self._pymysql.Error):
                 self._execute("SET SESSION information_schema_stats_expiry = 0")
+
+    def _may_ask(self, query: str) -> bool:
+        try:
+            self._execute(query)
+        except self._pymysql.Error:
+            return False
+        return True
 
     def _address(self) -> str:
         where = self._where.get("unix_socket") or f"{self._where['host']}:{self._where['port']}"
         return f"MySQL at `{where}`, database `{self._where.get('database') or ''}`,"
 
     def _clean(self, error: Exception) -> str:
-        arguments = [str(a) for a in error.args]
+        arguments = [cut_message(str(a)) for a in error.args]
         text = " ".join(" ".join(arguments[1:] or arguments).split()).rstrip(".")
         return self._hide_password(text)
 
@@ -165,12 +181,12 @@ class MysqlDriver(ServerDriver["_Schema"]):
             raise self._failed(error, METADATA_S) from None
 
     def _load(self) -> _Schema:
-        tables, columns, schemas, stored = self._ask(_TABLES, _COLUMNS, _SCHEMAS, _STORED)
+        tables, columns, schemas, *defined = self._ask(_TABLES, _COLUMNS, _SCHEMAS, _STORED, *self._loadable)
+        stored = [name for names in defined for name in names]
         return _Schema(self._mount, str(self._where.get("database") or ""), tables, columns, schemas, stored)
 
     def _code_state(self) -> str:
-        (stored,) = self._ask(_STORED)
-        return repr(sorted(stored))
+        return repr([sorted(names) for names in self._ask(_STORED, *self._loadable)])
 
     def excess_rights(self) -> list[str]:
         """Return the privileges of the user beyond reading the granted tables, from SHOW GRANTS."""
@@ -203,6 +219,11 @@ class MysqlDriver(ServerDriver["_Schema"]):
         nothing = {"scan_rows": None, "scan_bytes": None, "result_rows": None}
         if checked.sql.startswith("EXPLAIN"):
             return nothing | {"scan_rows": 0, "scan_bytes": 0}
+        if self._known().may_hide_rows(checked.tables):
+            return sum_estimates(map(self._estimate, self._whole_tables(checked)))
+        return self._estimate(checked)
+
+    def _estimate(self, checked: CheckedQuery) -> Json:
         try:
             explain = f"EXPLAIN FORMAT=JSON {checked.sql}"
             with self._transaction(METADATA_S), self._prepared(explain, checked.params) as text:
@@ -211,7 +232,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
             raise self._failed(error, METADATA_S, checked) from None
         rows = sum(_scanned(json.loads(plan)))
         stored, size = self._known().stored(checked.tables)
-        return nothing | {"scan_rows": rows, "scan_bytes": rows * size // stored if stored else None}
+        return {"scan_rows": rows, "scan_bytes": rows * size // stored if stored else None, "result_rows": None}
 
     def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
         """Yield batches as the server sends them, in a read-only transaction of their own."""
@@ -270,6 +291,11 @@ class MysqlDriver(ServerDriver["_Schema"]):
     def _failed(self, error: Exception, timeout_s: float, checked: CheckedQuery | None = None) -> EtudeError:
         code = _code_of(error)
         text = self._clean(error)
+        hidden = checked is not None and code not in _OF_TEXT and self._may_hide_rows(checked)
+        bad = (self._pymysql.ProgrammingError, self._pymysql.DataError, self._pymysql.NotSupportedError)
+        invalid = checked is not None and (isinstance(error, bad) or code in _BAD_QUERY or code >= 3100)
+        if hidden:
+            text = describe_hidden_error("22" if invalid else "")
         if code == _INTERRUPTED and self._stopped:
             return Cancelled("The query was cancelled.")
         if code in _TIMEOUT:
@@ -280,14 +306,16 @@ class MysqlDriver(ServerDriver["_Schema"]):
                 hint="A source is read-only: only read tables that the user may read.",
                 reason="rights",
             )
-        bad = (self._pymysql.ProgrammingError, self._pymysql.DataError, self._pymysql.NotSupportedError)
-        if checked is not None and (isinstance(error, bad) or code in _BAD_QUERY or code >= 3100):
+        if checked is not None and invalid:
+            if hidden:
+                return InvalidQuery(f"The server reported an error: {text}.", hint=HIDDEN_ERROR_HINT)
             hint = guard_column_hint(text, self._known().column_names(checked.tables))
             line = re.search(r"at line (\d+)", text)
             return InvalidQuery(
                 f"The server reported an error: {text}.", hint=hint, line=int(line.group(1)) if line else None
             )
         hint = "Read the server's log; run the query again if the server was restarted."
+        hint = HIDDEN_ERROR_HINT if hidden else hint
         kind = SourceLocked if code in _LOCKED else SourceUnavailable if code in _PASSING else SourceError
         return kind(f"The server failed: {text}.", hint=hint, fatal=code in _BROKEN or None)
 
@@ -365,6 +393,8 @@ _PASSING = frozenset({1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 2002
 _LOCKED = frozenset({1205, 1213, 3572})
 _INTERRUPTED = 1317
 _TIMEOUT = frozenset({1969, 3024})
+_OF_TEXT = frozenset({1052, 1054, 1055, 1060, 1064, 1066, 1111, 1140, 1222, 1241, 1248})
+"""Errors in the text of a query, found before any row is read: they quote only its names."""
 _NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1290, 1370, 1792})
 # Errors in the query for which the client library raises the same class as for failures of the server.
 _BAD_QUERY = frozenset(
@@ -450,12 +480,12 @@ class _Schema:
         schemas: list[tuple[str]],
         stored: list[tuple[str]],
     ) -> None:
-        self._default = default
-        self.tables: dict[Name, tuple[Any, ...]] = {}
-        for row in tables:
-            name = (row[0], row[1])
-            if self._is_wanted(mount, name):
-                self.tables[name] = row
+        self._default, self._partly = default, mount.tables is not None
+        present: dict[Name, tuple[Any, ...]] = {(row[0], row[1]): row for row in tables}
+        wanted = {name for name in present if not default or name[0] == default}
+        if mount.tables is not None:
+            wanted = choose_granted_tables(mount.tables, present, lambda schema, _: schema == default)
+        self.tables = {name: row for name, row in present.items() if name in wanted}
         self.columns: dict[Name, list[tuple[Any, ...]]] = defaultdict(list)
         for schema, table, *column in columns:
             self.columns[schema, table].append(tuple(column))
@@ -470,18 +500,18 @@ class _Schema:
             ],
         )
 
-    def _is_wanted(self, mount: Mount, name: Name) -> bool:
-        if mount.tables is None:
-            return not self._default or name[0] == self._default
-        return is_granted_table(mount.tables, self.shown(name), ".".join(name))
-
     def shown(self, name: Name) -> str:
         """Return the display name, which queries may use."""
-        return name[1] if name[0] == self._default else ".".join(name)
+        return display_table(*name, name[0] == self._default)
 
     def column_names(self, tables: Sequence[str]) -> list[str]:
         """Return the names of the columns of these tables."""
         return [c[0] for t in tables if t in self.granted.tables for c in self.columns[self.granted.tables[t]]]
+
+    def may_hide_rows(self, tables: Sequence[str]) -> bool:
+        """Return whether one of these tables is a view, and not all tables are granted."""
+        known = [self.tables[self.granted.tables[t]] for t in tables if t in self.granted.tables]
+        return self._partly and (len(known) < len(tables) or any("VIEW" in row[2] for row in known))
 
     def stored(self, tables: Sequence[str]) -> tuple[int, int]:
         """Return the rows and bytes of these tables; a table of unknown size counts as 0."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
@@ -22,12 +22,16 @@ from etude.errors import (
     SourceLocked,
     SourceUnavailable,
     Unavailable,
+    cut_message,
 )
 from etude.sources.base import CheckedQuery, Json, Mount, query_timeout_error
 from etude.sources.drivers.server_driver import ServerDriver, shorten_list
-from etude.sources.guard_sql import Granted, UserCode, guard_column_hint, is_granted_table
-from etude.sources.postgres_grammar import load_postgres_grammar
-from etude.sources.query_hints import type_error_hint
+from etude.sources.functions import allowed_functions
+from etude.sources.granted_tables import Granted, UserCode, choose_granted_tables, display_table
+from etude.sources.hidden_rows import HIDDEN_ERROR_HINT, describe_hidden_error, sum_estimates
+from etude.sources.postgres_grammar import IMPLIED_FUNCTIONS, load_postgres_grammar, read_postgres_query
+from etude.sources.query_hints import guard_column_hint, type_error_hint
+from etude.sources.quoting import quote_identifier, quote_literal
 from etude.sources.rows import (
     CHUNK_ROWS,
     DigitsRowShape,
@@ -56,12 +60,15 @@ SET IntervalStyle = 'postgres'; SET bytea_output = 'hex'; SET idle_in_transactio
 
 _RELATIONS = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, pg_table_is_visible(c.oid), c.reltuples::float8,
-       CASE WHEN c.relkind IN ('r', 'm') THEN pg_table_size(c.oid) END, obj_description(c.oid, 'pg_class'),
-       c.relispartition
+       CASE WHEN c.relkind IN ('r', 'm') AND has_table_privilege(c.oid, 'SELECT') THEN pg_table_size(c.oid) END,
+       obj_description(c.oid, 'pg_class'), c.relispartition,
+       c.relkind = 'v' AND NOT EXISTS (SELECT 1 FROM pg_options_to_table(c.reloptions)
+         WHERE option_name = 'security_barrier' AND option_value::bool),
+       has_schema_privilege(n.oid, 'USAGE')
+         AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-  AND n.nspname !~ '^pg_(toast|temp)' AND has_schema_privilege(n.oid, 'USAGE')
-  AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'))
+  AND n.nspname !~ '^pg_(toast|temp)'
 ORDER BY n.nspname, c.relname"""
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
@@ -116,12 +123,29 @@ FROM pg_opclass c CROSS JOIN LATERAL (
     WHERE amopfamily = opcfamily AND opcintype IN (amoplefttype, amoprighttype)
 ) AS called(oid) JOIN pg_proc o ON o.oid = called.oid
 WHERE opcdefault AND o.oid >= {_FIRST_USER_OID} AND NOT {_OF_EXTENSION.format("'pg_proc'")}"""
+# The checks of domains: type, the check as text, and the user-defined functions and operators, and the functions of
+# extensions, that it calls.
+_CHECKS = f"""
+SELECT k.contypid::bigint, pg_get_constraintdef(k.oid),
+       ARRAY(SELECT refobjid::bigint FROM pg_depend WHERE classid = 'pg_constraint'::regclass AND objid = k.oid
+             AND (refclassid = 'pg_proc'::regclass AND NOT EXISTS (SELECT 1 FROM pg_proc o WHERE o.oid = refobjid
+                  AND {_OF_EXTENSION.format("'pg_proc'")})
+               OR refclassid = 'pg_operator'::regclass AND NOT EXISTS (SELECT 1 FROM pg_operator o
+                  WHERE o.oid = refobjid AND {_OF_EXTENSION.format("'pg_operator'")}))),
+       ARRAY(SELECT proname::text FROM pg_depend JOIN pg_proc o ON o.oid = refobjid
+             WHERE classid = 'pg_constraint'::regclass AND objid = k.oid AND refclassid = 'pg_proc'::regclass
+               AND {_OF_EXTENSION.format("'pg_proc'")})
+FROM pg_constraint k WHERE k.contypid <> 0 AND k.contype = 'c' AND k.oid >= {_FIRST_USER_OID}"""
+# Types whose values are names: a text beside one is looked up among all tables, types, functions or roles.
+_LOOKUPS = """
+SELECT oid::bigint FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace
+  AND (typname LIKE 'reg%' OR typname = 'aclitem') AND typelem = 0"""
 _CONVERTIBLE = f"""
 SELECT DISTINCT casttarget::bigint FROM pg_cast
 WHERE castcontext = 'i' AND castsource < {_FIRST_USER_OID} AND casttarget >= {_FIRST_USER_OID}"""
 _TYPE_NAMES = "SELECT oid::bigint, typname, format_type(oid, NULL) FROM pg_type WHERE oid = ANY(%s)"
 # The types of the values that a table gives: its row type, and the types inside that and of its columns.
-_REACHED = f"""
+_REACHES = f"""
 WITH RECURSIVE reached(relation, type) AS (
     SELECT oid, reltype FROM pg_class WHERE oid = ANY(%s)
     UNION
@@ -132,8 +156,13 @@ WITH RECURSIVE reached(relation, type) AS (
             WHERE rngtypid = t.oid OR (to_jsonb(r) ->> 'rngmultitypid')::oid = t.oid
         UNION ALL SELECT casttarget FROM pg_cast
             WHERE castsource = t.oid AND castcontext = 'i' AND casttarget >= {_FIRST_USER_OID}
-    ) AS inside(inner_type))
-SELECT relation::bigint, type::bigint FROM reached WHERE type = ANY(%s)"""
+        UNION ALL SELECT refobjid FROM pg_constraint k JOIN pg_depend d ON d.objid = k.oid
+            WHERE k.contypid = t.oid AND classid = 'pg_constraint'::regclass AND refclassid = 'pg_type'::regclass
+    ) AS inside(inner_type))"""
+_REACHED = f"{_REACHES} SELECT relation::bigint, type::bigint FROM reached WHERE type = ANY(%s)"
+# The other tables and composite types whose rows are values in a table.
+_CONTAINED = f"""{_REACHES} SELECT relation::bigint, typrelid::bigint FROM reached JOIN pg_type t ON t.oid = type
+WHERE typrelid <> 0 AND typrelid <> relation"""
 _SAFE_TYPES = f"""
 SELECT typname FROM pg_type o JOIN pg_namespace n ON n.oid = typnamespace
 WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND typtype IN ('e', 'b') AND typelem = 0
@@ -143,7 +172,8 @@ SELECT DISTINCT lower(typname) FROM pg_type o JOIN pg_namespace n ON n.oid = typ
 LEFT JOIN pg_class c ON c.oid = typrelid
 WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND typelem = 0 AND typtype <> 'e'
   AND (c.relkind IS NULL OR c.relkind = 'c') AND NOT {_OF_EXTENSION.format("'pg_type'")}"""
-# One row that changes with every user-defined function, operator, cast, operator class and type, and with the schemas.
+# Rows that change with every user-defined function, operator, cast, operator class, type and check of a domain, with
+# the schemas, and with the tables: the search path may find another one by the same name.
 _CODE_STATE = " UNION ALL ".join(
     f"SELECT count(*), coalesce(sum(oid::bigint), 0)::text, coalesce(sum(xmin::text::bigint), 0)::text FROM {table}"
     f" WHERE oid >= {_FIRST_USER_OID}{more}"
@@ -151,6 +181,8 @@ _CODE_STATE = " UNION ALL ".join(
         **dict.fromkeys(("pg_proc", "pg_operator", "pg_cast", "pg_opclass", "pg_amproc", "pg_amop"), ""),
         "pg_namespace": " AND nspname !~ '^pg_(toast|temp)'",
         # Without the types of the rows of tables: temporary tables come and go.
+        "pg_constraint": " AND contypid <> 0",
+        "pg_class": " AND relkind IN ('r', 'p', 'v', 'm', 'f') AND relpersistence <> 't'",
         "pg_type": " AND typelem = 0 AND (typrelid = 0 OR typrelid IN (SELECT oid FROM pg_class WHERE relkind = 'c'))",
     }.items()
 )
@@ -214,6 +246,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         self._mount = mount
         self._where = self._read_url(mount.url)
         self._connection: Any = None
+        self._search_path: str | None = None
         self._stopped = False
         self._connect()
 
@@ -239,6 +272,10 @@ class PostgresDriver(ServerDriver["_Schema"]):
         try:
             self._connection = self._psycopg.connect(**given, autocommit=True, prepare_threshold=None)
             self._connection.execute(_SESSION)
+            if self._search_path is None:
+                ((schemas,),) = self._connection.execute("SELECT pg_catalog.current_schemas(false)").fetchall()
+                self._search_path = _search_path(schemas)
+            self._connection.execute(self._set_path("false"))
         except self._psycopg.Error as error:
             kind = SourceUnavailable if _is_temporary(str(error)) else SourceError
             raise kind(
@@ -247,12 +284,16 @@ class PostgresDriver(ServerDriver["_Schema"]):
             ) from None
         self._types = {oid: name for oid, name in self._connection.execute(_TYPES)}
 
+    def _set_path(self, local: str) -> str:
+        path = quote_literal(self._search_path or "", "postgres")
+        return f"SELECT pg_catalog.set_config('search_path', {path}, {local})"
+
     def _address(self) -> str:
         host, port = self._where.get("host", "localhost"), self._where.get("port", "5432")
         return f"Postgres at `{host}:{port}`, database `{self._where.get('dbname', '')}`,"
 
     def _clean(self, error: Exception) -> str:
-        text = " ".join(str(error).split())
+        text = " ".join(cut_message(str(error)).split())
         return self._hide_password(text)
 
     @contextmanager
@@ -260,7 +301,9 @@ class PostgresDriver(ServerDriver["_Schema"]):
         """Run a read-only transaction with a time limit; roll it back at the end, so that no setting outlives it."""
         begin = (
             f"BEGIN READ ONLY; SET LOCAL statement_timeout = {max(int(timeout_s * 1000), 1)};"
-            f"SET LOCAL lock_timeout = {LOCK_S * 1000}"
+            f"SET LOCAL lock_timeout = {LOCK_S * 1000};"
+            # Also here: a connection pool may hand over a session in which another client set the path.
+            f"{self._set_path('true')}"
         )
         try:
             self._connection.execute(begin)
@@ -285,12 +328,13 @@ class PostgresDriver(ServerDriver["_Schema"]):
             raise self._failed(error, METADATA_S) from None
 
     def _load(self) -> _Schema:
-        relations = [_Relation(*row) for row in self._ask(_RELATIONS)]
-        wanted = [r for r in relations if self._is_wanted(r)]
+        wanted, _ = self._relations()
         oids = [r.oid for r in wanted]
-        columns: dict[int, dict[int, tuple[Any, ...]]] = defaultdict(dict)
-        for oid, number, *column in self._ask(_COLUMNS, oids):
-            columns[oid][number] = tuple(column)
+        code = self._user_code(wanted)
+        contained: dict[int, set[int]] = defaultdict(set)
+        for oid, inner in self._ask(_CONTAINED, oids) if code else ():
+            contained[oid].add(inner)
+        columns = self._read_columns({*oids, *(i for inside in contained.values() for i in inside)})
         unique: dict[int, list[tuple[bool, list[int]]]] = defaultdict(list)
         for oid, primary, numbers in self._ask(_UNIQUE, oids):
             unique[oid].append((primary, numbers))
@@ -302,13 +346,39 @@ class PostgresDriver(ServerDriver["_Schema"]):
             "types": self._names(_SAFE_TYPES),
             "domains": self._names(_DOMAINS),
             "fields": frozenset(map(str.lower, self._names(_FIELDS))),
-            "user_code": self._user_code(wanted),
+            "user_code": code,
+            "lookups": self._lookups(wanted),
         }
-        return _Schema(self._mount.name, {r.oid: r for r in wanted}, columns, unique, schemas, guarded)
+        schema = _Schema(self._mount.name, {r.oid: r for r in wanted}, columns, contained, unique, schemas, guarded)
+        if self._mount.tables is not None:
+            # Not only those that read a table that is not granted: they may also read it by a function or another view.
+            schema.views = frozenset(r.shown for r in wanted if r.kind == "v")
+            schema.leaky = frozenset(r.shown for r in wanted if r.unfenced)
+        return schema
+
+    def _read_columns(self, oids: Iterable[int]) -> dict[int, dict[int, tuple[Any, ...]]]:
+        columns: dict[int, dict[int, tuple[Any, ...]]] = defaultdict(dict)
+        for oid, number, *column in self._ask(_COLUMNS, list(oids)):
+            columns[oid][number] = tuple(column)
+        return columns
+
+    def _is_outdated(self, schema: _Schema, tables: Sequence[str]) -> bool:
+        """Return whether columns changed: a function may now run in place of a column, or by the type of a new one."""
+        before = schema.columns_of(tables)
+        now = self._read_columns(before) if before else {}
+        return any(columns != now.get(oid, {}) for oid, columns in before.items())
+
+    def _lookups(self, relations: Sequence[_Relation]) -> frozenset[str]:
+        """Return the tables with values that are names, unless all tables, and so their names, are granted."""
+        if self._mount.tables is None:
+            return frozenset()
+        displayed = {r.oid: r.shown for r in relations}
+        kinds = [oid for (oid,) in self._ask(_LOOKUPS)]
+        return frozenset(displayed[oid] for oid, _ in self._ask(_REACHED, list(displayed), kinds))
 
     def _user_code(self, relations: Sequence[_Relation]) -> tuple[UserCode, ...]:
         """Return user-defined casts, overloads of operators and operator classes, and the tables that may run them."""
-        found = self._ask(_USER_CODE)
+        found = [*self._ask(_USER_CODE), *self._domain_checks()]
         if not found:
             return ()
         names = {oid: (name, shown) for oid, name, shown in self._ask(_TYPE_NAMES, [o for f in found for o in f[2:4]])}
@@ -336,17 +406,37 @@ class PostgresDriver(ServerDriver["_Schema"]):
             )
         return tuple(code)
 
+    def _domain_checks(self) -> Iterator[tuple[str, str, int, int, bool]]:
+        """Yield the domains whose checks call more than what a query may call, in the shape of `_USER_CODE`."""
+        allowed = allowed_functions("postgres") | IMPLIED_FUNCTIONS
+        for oid, text, defined, extended in self._ask(_CHECKS):
+            try:
+                check = text.removeprefix("CHECK ").removesuffix(" NOT VALID")
+                called = read_postgres_query(f"SELECT {check}").functions
+            except EtudeError:
+                called = frozenset({text})
+            if defined or called - allowed - set(extended):
+                yield "domain check", "", oid, oid, False
+
     def _names(self, query: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._ask(query))
 
     def _code_state(self) -> str:
         return repr(self._ask(_CODE_STATE))
 
-    def _is_wanted(self, relation: _Relation) -> bool:
+    def _relations(self) -> tuple[list[_Relation], list[_Relation]]:
+        """Return the relations that the role may read: those that are granted, and the others."""
+        found = [_Relation(*row) for row in self._ask(_RELATIONS)]
         if self._mount.tables is None:
             # A partition is read through its parent, unless it is granted by name.
-            return not relation.partition
-        return is_granted_table(self._mount.tables, relation.shown, f"{relation.schema}.{relation.name}")
+            granted = {r.oid for r in found if not r.partition}
+        else:
+            # Also among relations that the role may not read: a name must not mean the next best one instead.
+            oids = {(r.schema, r.name): r for r in found}
+            names = choose_granted_tables(self._mount.tables, oids, lambda *name: oids[name].visible)
+            granted = {oids[name].oid for name in names}
+        readable = [r for r in found if r.readable]
+        return [r for r in readable if r.oid in granted], [r for r in readable if r.oid not in granted]
 
     def excess_rights(self) -> list[str]:
         """Return the privileges of the role beyond reading the granted tables, from the server's system catalog."""
@@ -371,9 +461,14 @@ class PostgresDriver(ServerDriver["_Schema"]):
             warnings.append(f"The role `{role}` may create schemas.")
         if definers := sorted(self._names(_DEFINERS)):
             warnings.append(f"The role `{role}` may call {shorten_list(definers)} with the privileges of their owners.")
-        others = [f"{r[1]}.{r[2]}" for r in self._ask(_RELATIONS) if not self._is_wanted(_Relation(*r)) and not r[-1]]
+        others = [f"{r.schema}.{r.name}" for r in self._relations()[1] if not r.partition]
         if others:
             warnings.append(f"The role `{role}` may also read {shorten_list(others)}, which the source does not grant.")
+        if leaky := sorted(self._known().leaky):
+            warnings.append(
+                f"Conditions of a query may run on rows that {shorten_list(leaky)} hides, because the view has no "
+                "security barrier. Consider `ALTER VIEW ... SET (security_barrier)`."
+            )
         if warnings and not read_only:
             warnings.append(f"Consider `ALTER ROLE {role} SET default_transaction_read_only = on`.")
         return warnings
@@ -394,6 +489,11 @@ class PostgresDriver(ServerDriver["_Schema"]):
         """Return the planner's estimate: the whole table for a sequential scan, otherwise the rows that it looks up."""
         if checked.sql.startswith("EXPLAIN"):
             return {"scan_rows": 0, "scan_bytes": 0, "result_rows": None}
+        if self._known().may_hide_rows(checked.tables):
+            return sum_estimates(map(self._estimate, self._whole_tables(checked)))
+        return self._estimate(checked)
+
+    def _estimate(self, checked: CheckedQuery) -> Json:
         try:
             with self._transaction(METADATA_S) as connection:
                 cursor = self._psycopg.RawCursor(connection)
@@ -475,6 +575,10 @@ class PostgresDriver(ServerDriver["_Schema"]):
 
     def _failed(self, error: Any, timeout_s: float, checked: CheckedQuery | None = None) -> EtudeError:
         state, text = error.sqlstate or "", self._clean(error.diag.message_primary or error)
+        # Only an error in the text of the query has a position there; any other may quote a value of a row.
+        hidden = checked is not None and not error.diag.statement_position and self._may_hide_rows(checked)
+        if hidden:
+            text = describe_hidden_error(state)
         if state == "57014":
             if self._stopped:
                 return Cancelled("The query was cancelled.")
@@ -486,6 +590,8 @@ class PostgresDriver(ServerDriver["_Schema"]):
                 reason="rights",
             )
         if state[:2] in ("42", "22", "0A", "2F", "21") and checked is not None:
+            if hidden:
+                return InvalidQuery(f"Postgres reported an error: {text}.", hint=HIDDEN_ERROR_HINT)
             return self._invalid(error, text, checked)
         if state == "55P03":
             return SourceLocked(
@@ -494,6 +600,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         # After an internal error, or one that ends the session, only a new connection is in a known state.
         fatal = state.startswith("XX") or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
         hint = "Read the server's log; run the query again if the server was restarted."
+        hint = HIDDEN_ERROR_HINT if hidden else hint
         temporary = state[:2] in ("08", "40", "53") or state in _SHUTDOWN or (not state and self._connection.closed)
         kind = SourceUnavailable if temporary else SourceError
         return kind(f"Postgres failed: {text}.", hint=hint, fatal=fatal or self._connection.closed or None)
@@ -534,6 +641,16 @@ class PostgresDriver(ServerDriver["_Schema"]):
             self._connection.close()
 
 
+def _search_path(schemas: Sequence[str]) -> str:
+    """Return a path on which names mean the same for all queries of a driver.
+
+    Built-in tables, types, functions and operators come first, and temporary ones, which Postgres looks for before all
+    others unless the path names them, come last.
+    """
+    others = [quote_identifier(name, "postgres") for name in schemas if name not in ("pg_catalog", "pg_temp")]
+    return ", ".join(["pg_catalog", *others, "pg_temp"])
+
+
 def _package() -> Any:
     try:
         import psycopg
@@ -563,9 +680,12 @@ class _Relation:
         size: int | None,
         comment: str | None,
         partition: bool,
+        unfenced: bool,
+        readable: bool,
     ) -> None:
         self.oid, self.schema, self.name, self.kind = oid, schema, name, kind
-        self.shown = name if visible else f"{schema}.{name}"
+        self.visible, self.unfenced, self.readable = visible, unfenced, readable
+        self.shown = display_table(schema, name, visible)
         self.rows, self.size, self.comment, self.partition = rows, size, comment, partition
 
 
@@ -577,11 +697,16 @@ class _Schema:
         source: str,
         relations: dict[int, _Relation],
         columns: dict[int, dict[int, tuple[Any, ...]]],
+        contained: dict[int, set[int]],
         unique: dict[int, list[tuple[bool, list[int]]]],
         schemas: frozenset[str],
         guarded: dict[str, Any],
     ) -> None:
-        self.relations, self._columns, self._unique = relations, columns, unique
+        self.relations, self._columns, self._contained, self._unique = relations, columns, contained, unique
+        self.views: frozenset[str] | None = None
+        """If only some tables are granted: the views, which may hide rows of others."""
+        self.leaky: frozenset[str] = frozenset()
+        """Those of them whose hidden rows a condition of a query may see: only a security barrier prevents it."""
         self._by_name = {r.shown: r.oid for r in relations.values()}
         self.granted = Granted(
             source=source,
@@ -594,6 +719,15 @@ class _Schema:
     def names(self, oid: int, numbers: Sequence[int]) -> list[str]:
         """Return the names of columns by their numbers."""
         return [self._columns[oid][n][0] for n in numbers]
+
+    def columns_of(self, tables: Sequence[str]) -> dict[int, dict[int, tuple[Any, ...]]]:
+        """Return the columns of these tables, and of the tables and types whose rows are values in them."""
+        oids = {self._by_name[table] for table in tables}
+        return {oid: self._columns[oid] for own in oids for oid in (own, *self._contained.get(own, ()))}
+
+    def may_hide_rows(self, tables: Sequence[str]) -> bool:
+        """Return whether one of these tables is a view, or unknown by now, and not all tables are granted."""
+        return self.views is not None and any(t in self.views or t not in self._by_name for t in tables)
 
     def column_names(self, tables: Sequence[str]) -> list[str]:
         """Return the names of the columns of these tables."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from etude.errors import UnknownTable
-from etude.sources.base import CheckedQuery, Driver
-from etude.sources.guard_sql import Granted, check_sql
+from etude.sources.base import CheckedQuery, Driver, Verdicts
+from etude.sources.granted_tables import Granted
+from etude.sources.guard_sql import check_sql
+from etude.sources.hidden_rows import refuse_hidden_plan
+from etude.sources.quoting import quote_identifier
 
 
 def shorten_list(names: Sequence[str], most: int = 5) -> str:
@@ -23,6 +26,9 @@ class ServerSchema(Protocol):
     @property
     def granted(self) -> Granted:
         """The tables that statements may read."""
+
+    def may_hide_rows(self, tables: Sequence[str]) -> bool:
+        """Return whether one of these tables may be a view on rows that are not granted."""
 
 
 S = TypeVar("S", bound=ServerSchema)
@@ -39,6 +45,8 @@ class ServerDriver(Driver, Generic[S]):
         """Return the current schema."""
 
     _read_state: str | None = None
+    _judged: S | None = None
+    _verdicts: Verdicts
 
     @abstractmethod
     def _code_state(self) -> str:
@@ -59,11 +67,41 @@ class ServerDriver(Driver, Generic[S]):
     def check(self, sql: str, params: int = 0) -> CheckedQuery:
         """Return the statement without comments; it reads granted tables only."""
         try:
-            return check_sql(sql, self.dialect, self._current().granted, params)
+            checked = self._verdict(self._current(), sql, params)
         except UnknownTable:
             # The table may have been created after the schema was read.
-            self._schema = self._load()
-            return check_sql(sql, self.dialect, self._schema.granted, params)
+            self._schema = None
+            checked = self._verdict(self._known(), sql, params)
+        if self._is_outdated(self._known(), checked.tables):
+            self._schema = None
+            checked = self._verdict(self._known(), sql, params)
+        if self._known().may_hide_rows(checked.tables):
+            refuse_hidden_plan(checked)
+        return checked
+
+    def _may_hide_rows(self, checked: CheckedQuery) -> bool:
+        """Return whether an error of this query may quote hidden rows; also if the schema cannot be read any more."""
+        return self._schema is None or self._schema.may_hide_rows(checked.tables)
+
+    def _whole_tables(self, checked: CheckedQuery) -> Iterator[CheckedQuery]:
+        """Yield, for each table of a query, a query for all its rows."""
+        known = self._known().granted.tables
+        for shown in filter(known.__contains__, checked.tables):
+            path = (quote_identifier(part, self.dialect) for part in known[shown])
+            yield CheckedQuery(f"SELECT * FROM {'.'.join(path)}", (shown,))
+
+    def _verdict(self, schema: S, sql: str, params: int) -> CheckedQuery:
+        """Check a statement. A verdict is kept for as long as the schema that it was reached with."""
+        if self._judged is not schema:
+            self._judged, self._verdicts = schema, Verdicts()
+        if (known := self._verdicts.get((sql, params))) is None:
+            known = check_sql(sql, self.dialect, schema.granted, params)
+            self._verdicts.keep((sql, params), known)
+        return known
+
+    def _is_outdated(self, schema: S, tables: Sequence[str]) -> bool:
+        """Return whether these tables changed since the schema was read, in a way that a verdict depends on."""
+        return False
 
     def _hide_password(self, text: str) -> str:
         password = self._where.get("password")

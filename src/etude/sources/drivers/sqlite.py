@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, timedelta
 from datetime import time as dt_time
@@ -25,11 +25,25 @@ from etude.errors import (
     SourceError,
     SourceLocked,
     SourceUnavailable,
+    cut_message,
 )
-from etude.sources.base import CheckedQuery, Driver, Json, Mount, query_timeout_error, tables_fingerprint
+from etude.sources.base import (
+    MOST_COLUMNS,
+    CheckedQuery,
+    Driver,
+    Json,
+    Mount,
+    Verdicts,
+    check_column_count,
+    query_timeout_error,
+    tables_fingerprint,
+)
 from etude.sources.file_fingerprint import file_stamp, sqlite_fingerprint
 from etude.sources.functions import allowed_functions
-from etude.sources.guard_sql import Described, Granted, check_sql, guard_column_hint, is_granted_table
+from etude.sources.granted_tables import Described, Granted, ascii_lower
+from etude.sources.guard_sql import check_sql
+from etude.sources.hidden_rows import HIDDEN_ERROR_HINT, describe_hidden_error, refuse_hidden_plan
+from etude.sources.query_hints import guard_column_hint
 from etude.sources.quoting import quote_identifier, quote_literal
 from etude.sources.rows import CHUNK_ROWS, Dynamic, RowColumn, to_batches
 
@@ -38,6 +52,9 @@ SMALL_FILE = 64 << 20
 MAX_VALUE = 64 << 20
 STEPS = 20_000
 """Virtual machine instructions between two checks of the deadline."""
+SCHEMA_STEPS = 100
+"""The same while the schema is read: a single one may expand a view that reads thousands of others."""
+SCHEMA_S = 10
 
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE,
@@ -185,8 +202,17 @@ class SqliteDriver(Driver):
         with self._opened() as connection:
             version = connection.execute("PRAGMA schema_version").fetchone()[0]
             if self._schema is None or self._schema.version != version:
-                self._schema = _Schema(connection, self._mount, version)
+                self._schema = self._read_schema(connection, version)
             return self._schema
+
+    def _read_schema(self, connection: sqlite3.Connection, version: int) -> _Schema:
+        """Read the schema within a time limit: a small file may have views that take SQLite long to expand."""
+        limit = _TimeLimit(self._mount.name)
+        connection.set_progress_handler(limit.is_over, SCHEMA_STEPS)
+        try:
+            return _Schema(connection, self._mount, version, limit.check)
+        finally:
+            connection.set_progress_handler(self._must_stop, STEPS)
 
     def catalog(self) -> Json:
         """Return the granted tables; row counts are exact if the file is small."""
@@ -245,13 +271,18 @@ class SqliteDriver(Driver):
     def check(self, sql: str, params: int = 0) -> CheckedQuery:
         """Return the statement as SQLite will run it; SQLite has compiled it and found its names."""
         schema = self._known()
+        if (known := schema.verdicts.get((sql, params))) is not None:
+            return known
         checked = check_sql(sql, self.dialect, schema.granted, params)
+        if schema.hides_rows(checked.tables):
+            refuse_hidden_plan(checked)
         with self._guarded(schema, checked.sql) as connection:
             try:
                 if not checked.sql.upper().startswith("EXPLAIN"):
                     connection.execute(f"EXPLAIN {checked.sql}", (None,) * params).close()
             except sqlite3.Error as error:
                 raise self._failed(error, schema, checked) from None
+        schema.verdicts.keep((sql, params), checked)
         return checked
 
     @contextmanager
@@ -322,11 +353,14 @@ class SqliteDriver(Driver):
         timeout_s: float | None = None,
     ) -> EtudeError:
         name = getattr(error, "sqlite_errorname", "") or ""
-        text = str(error)
+        text = cut_message(str(error))  # it may quote a value of many megabytes
+        hidden = timeout_s is not None and checked is not None and (schema is None or schema.hides_rows(checked.tables))
         if text == "interrupted" or name.startswith("SQLITE_INTERRUPT"):
             if self._stopped:
                 return Cancelled("The query was cancelled.")
             return query_timeout_error(timeout_s or 0)
+        if hidden and not name.startswith(("SQLITE_AUTH", "SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
+            return self._hidden_error(error, name)
         if name == "SQLITE_AUTH" or "prohibited" in text or "not authorized" in text:
             return Refused(
                 f"SQLite's authorizer refused the query: {text}.",
@@ -350,6 +384,19 @@ class SqliteDriver(Driver):
             return self._locked()
         hint = "Check that the file is complete, and that no program was stopped while writing it."
         return _kind_of(error)(f"SQLite failed: {text}.", hint=hint, fatal=name.startswith(_BROKEN) or None)
+
+    def _hidden_error(self, error: sqlite3.Error, name: str) -> EtudeError:
+        """Return the error of a query on a view that hides rows: SQLite's message may quote their values."""
+        if name == "SQLITE_TOOBIG":
+            return LimitExceeded(
+                f"A value of the query is larger than {MAX_VALUE >> 20} MiB.",
+                hint=HIDDEN_ERROR_HINT,
+                limit="value_bytes",
+            )
+        if name == "SQLITE_ERROR":
+            return InvalidQuery(f"SQLite reported an error: {describe_hidden_error('22')}.", hint=HIDDEN_ERROR_HINT)
+        text, fatal = describe_hidden_error(""), name.startswith(_BROKEN) or None
+        return _kind_of(error)(f"SQLite reported an error: {text}.", hint=HIDDEN_ERROR_HINT, fatal=fatal)
 
     def cancel(self) -> None:
         """Interrupt the query in SQLite."""
@@ -410,11 +457,36 @@ def _count(connection: sqlite3.Connection, what: str, tables: Sequence[str]) -> 
     return {tables[i]: count for i, count in connection.execute(query)}
 
 
+class _TimeLimit:
+    """The time limit for reading the schema; it is checked between views, because SQLite ignores it within one."""
+
+    def __init__(self, source: str) -> None:
+        self._source, self._until = source, time.monotonic() + SCHEMA_S
+
+    def is_over(self) -> bool:
+        """Return whether to stop."""
+        return time.monotonic() > self._until
+
+    def check(self, needed_s: float = 0) -> None:
+        """Raise `LimitExceeded` if the time is over, or less is left than is needed."""
+        if time.monotonic() + needed_s > self._until:
+            raise LimitExceeded(
+                f"The schema of `{self._source}` took longer than {SCHEMA_S} s to read.",
+                hint="Remove views that read many other views, or store their results in tables.",
+                limit="schema_s",
+                value=SCHEMA_S,
+            )
+
+
 class _Schema:
     """The tables and columns of one version of the schema, and which of them may be read."""
 
-    def __init__(self, connection: sqlite3.Connection, mount: Mount, version: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, mount: Mount, version: int, check_time: Callable[..., None]
+    ) -> None:
         self.version = version
+        self.verdicts = Verdicts()
+        _expand_views(connection, check_time)
         rows = _list_tables(connection)
         virtual = {name for name, _, kind in rows if kind == "virtual"}
         self._shadow = {
@@ -424,13 +496,21 @@ class _Schema:
         }
         present = [(name, kind) for name, kind, detail in rows if detail != "shadow"]
         self.columns: dict[str, list[tuple[str, str, int, int]]] = defaultdict(list)
-        for table, *column in _list_columns(connection, [name for name, _ in present]):
+        found = _list_columns(connection, [name for name, _ in present], check_time)
+        check_column_count(len(found), mount.name)
+        for table, *column in found:
             self.columns[table].append(tuple(column))
-        self.kinds = {n: kind for n, kind in present if is_granted_table(mount.tables, n) and n in self.columns}
+        # SQLite itself ignores the case of ASCII letters in names.
+        wanted = None if mount.tables is None else {ascii_lower(name) for name in mount.tables}
+        granted = {n for n, _ in present if wanted is None or ascii_lower(n) in wanted}
+        self.kinds = {n: kind for n, kind in present if n in granted and n in self.columns}
         self._functions = allowed_functions("sqlite")
         self._present = {name.lower() for name, *_ in rows}
         self._readable = {n.lower() for n in self.kinds} | allowed_functions("sqlite_tables")
-        self._view_reads = {n.lower(): _reads(connection, n) for n, kind in self.kinds.items() if kind == "view"}
+        self._view_reads = dict[str, frozenset[tuple[str, str]]]()
+        for view in (n for n, kind in self.kinds.items() if kind == "view"):
+            self._view_reads[view.lower()] = _reads(connection, view)
+            check_time()
         self.granted = Granted(
             source=mount.name,
             tables={name: ("main", name) for name in self.kinds},
@@ -466,6 +546,12 @@ class _Schema:
     def primary_key(self, name: str) -> list[str]:
         """Return the columns of the primary key, in its order."""
         return [c for _, c in sorted((pk, c) for c, _, _, pk in self.columns[name] if pk)]
+
+    def hides_rows(self, tables: Sequence[str]) -> bool:
+        """Return whether one of these tables is a view that reads a table that is not granted."""
+        reads = (read for t in tables for read, _ in self._view_reads.get(t.lower(), ()))
+        own = ("sqlite_", "pragma_", "dbstat")
+        return any((r in self._present or r.startswith(own)) and r not in self._readable for r in reads)
 
     def declared(self, tables: Sequence[str]) -> dict[str, str]:
         """Return declared types by column name, for names that have the same type in all these tables."""
@@ -509,6 +595,22 @@ class _Schema:
         return (table, column.lower()) in self._view_reads.get(context, ())
 
 
+def _expand_views(connection: sqlite3.Connection, check_time: Callable[..., None]) -> None:
+    """Let SQLite find the columns of each view, which it remembers, and check the time after each.
+
+    Otherwise `pragma_table_list` does so for all views at once, which nothing can interrupt, and for a view that fails
+    as often as there are tables.
+    """
+    listed = connection.execute(_TABLES).fetchall()
+    for view in (name for name, kind in listed if kind == "view"):
+        started = time.thread_time()
+        try:
+            connection.execute(f"SELECT 1 FROM pragma_table_xinfo({quote_literal(view, 'sqlite')})").fetchall()
+        except sqlite3.Error:
+            check_time((time.thread_time() - started) * len(listed))
+        check_time()
+
+
 def _list_tables(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     if sqlite3.sqlite_version_info >= (3, 37):
         details = dict(connection.execute(_DETAILS))
@@ -519,12 +621,18 @@ def _list_tables(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     ).fetchall()
 
 
-def _list_columns(connection: sqlite3.Connection, names: list[str]) -> list[tuple[Any, ...]]:
+def _list_columns(
+    connection: sqlite3.Connection, names: list[str], check_time: Callable[..., None]
+) -> list[tuple[Any, ...]]:
+    """Return the columns of all tables; one more than there may be is enough to know that there are too many."""
     with suppress(sqlite3.Error):
-        return connection.execute(_COLUMNS).fetchall()
+        return connection.execute(_COLUMNS).fetchmany(MOST_COLUMNS + 1)
     # An invalid view, or a table of a missing module, breaks the query for all tables: query each table.
     found: list[tuple[Any, ...]] = []
     for name in names:
+        check_time()
+        if len(found) > MOST_COLUMNS:
+            break
         with suppress(sqlite3.Error):
             query = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo({})'
             rows = connection.execute(query.format(quote_literal(name, "sqlite"))).fetchall()

@@ -4,38 +4,41 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from etude.errors import Invalid
 from etude.sources.files.date_styles import (
-    AS_TEXT,
+    COMMA_MOMENT,
     DASHED_YEAR,
-    DATE_ORDERS,
     DAY_FIRST,
+    HAS_SURE_ZONE,
     IS_SHORT_YEAR,
     ISO,
+    ISO_HALF_DAY,
     ISO_VALUE,
+    LOCAL,
     MOMENT,
     MONTH_FIRST,
     NAMED,
     NAMED_FORMATS,
     SEPARATOR,
     YEAR_LAST,
+    ZONED_VALUE,
     find_styles,
     order_sql,
     read_mixed_dates,
 )
 from etude.sources.files.load_report import TypeNote
 from etude.sources.files.parquet import read_parquet, write_query_to_parquet
+from etude.sources.files.reading_options import AS_TEXT, DATE_ORDERS, ReadingOptions
 from etude.sources.quoting import quote_identifier, quote_literal
 
 _MARKS = "na n/a #n/a nan null none nil - -- --- ? . .. ... n.a. n.a <na> (null) (blank) unknown missing"
 _MARKS += " undefined tbd tba n/k n.d. n/d k.a. s/d \u2013 \u2014 0000-00-00 #div/0! #value! #ref! #name? #num! #null!"
-NULL_MARKERS = (*_MARKS.split(), "not available", "not applicable", "0000-00-00 00:00:00")
+NULL_MARKERS = (*_MARKS.split(), "n. a.", "n. d.", "k. a.", "not available", "not applicable", "0000-00-00 00:00:00")
 SAMPLE_ROWS = 20_000
 COLUMNS_AT_ONCE = 50
 MEASURES_AT_ONCE = 300
@@ -45,9 +48,6 @@ STACKED_ROWS = 2_000
 MIXED_SHARE = 0.8
 NOTED_SHARE = 0.5
 """If this part of the values are numbers or dates, a note says why the column is text."""
-DECIMALS = (".", ",")
-READING = ("dates", "decimal")
-"""The options of a source that say how to read ambiguous values."""
 
 # Each test is SQL over the trimmed text `{t}`. A leading zero marks a code (a post code, an account) and a plus
 # sign a phone number, not a number.
@@ -61,7 +61,7 @@ TIME = r"\d{1,3}:[0-5]\d(:[0-5]\d([.,]\d{1,9})?)?( ?[AaPp][Mm])?"
 HOURS = r"try_cast(regexp_extract({t}, '^(\d+):', 1) AS INTEGER)"
 
 # Numbers with a currency, a percent sign, grouped digits or a decimal comma around or in their `body`.
-CURRENCY = "[$€£¥₹]|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|NZD|CNY|INR|SEK|NOK|DKK|PLN|CZK|BRL|MXN|ZAR)"
+CURRENCY = "[$€£¥₹]|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|NZD|CNY|INR|SEK|NOK|DKK|PLN|CZK|BRL|MXN|ZAR|Rs[.]?)"
 SPACES = "'\u2019 \u00a0\u202f"
 DECORATED = (
     rf"\(?[+-]?(?:{CURRENCY})? ?[+-]?((?:\d|[.,]\d)[\d.,{SPACES.replace(chr(39), chr(39) * 2)}]*?)"
@@ -72,12 +72,14 @@ TYPESET_MINUS = "(contains({v}, '\u2212') OR contains({v}, '\u2013'))"
 LEADING_MINUS = rf"^(\(?(?:{CURRENCY})? ?)[\x{{2212}}\x{{2013}}]( ?(?:{CURRENCY})? ?[.,]?\d)"
 BODY = f"regexp_extract({{t}}, '^{DECORATED}$', 1)"
 GROUPED = SPACES.replace("'", "''")
-ENGLISH = rf"regexp_full_match({BODY}, '(\d{{1,3}}(,\d{{3}})+|\d+)(\.\d+)?|\.\d+')"
+# Digits in groups of two before the last three, as in India, can be nothing else.
+LAKHS = r"\d{1,2}(,\d{2})+,\d{3}"
+ENGLISH = rf"regexp_full_match({BODY}, '(\d{{1,3}}(,\d{{3}})+|{LAKHS}|\d+)(\.\d+)?|\.\d+')"
 EUROPEAN = rf"regexp_full_match({BODY}, '(\d{{1,3}}(\.\d{{3}})+|\d+)(,\d+)?|,\d+')"
 SPACED = rf"regexp_full_match({BODY}, '(\d{{1,3}}([{GROUPED}]\d{{3}})+|\d+)([.,]\d+)?')"
 SURE_ENGLISH = (
-    rf"(regexp_matches({BODY}, ',\d{{3}}[,.]|\.(\d{{1,2}}|\d{{4,}})$') "
-    rf"OR (regexp_matches({BODY}, '[,.]') AND regexp_matches({{t}}, '[$£]|USD|GBP')))"
+    rf"(regexp_matches({BODY}, ',\d{{3}}[,.]|,\d{{2}},\d{{3}}|\.(\d{{1,2}}|\d{{4,}})$') "
+    rf"OR (regexp_matches({BODY}, '[,.]') AND regexp_matches({{t}}, '[$£₹]|USD|GBP|INR|Rs')))"
 )
 SURE_EUROPEAN = rf"regexp_matches({BODY}, '\.\d{{3}}[.,]|,(\d{{1,2}}|\d{{4,}})$')"
 
@@ -120,47 +122,39 @@ TESTS = {
     "sure_english": SURE_ENGLISH,
     "sure_european": SURE_EUROPEAN,
     "unit": UNIT,
+    "dollars": r"regexp_matches({t}, '[$]|USD')",
+    "half_days": r"regexp_matches({t}, ':\d\d ?[AaPp][Mm]$')",
+    "dotted_date": r"regexp_matches({t}, '^\d{1,2}[.]\d{1,2}[.]')",
 }
-LIKELY = rf"^[(]?[+-]? ?({CURRENCY})?[ +-]*[.,]?\d|^[A-Za-z]{{3,9}} \d{{1,2}}, ?\d{{4}}$"
+_STATES = "AL,AK,AZ,AR,CA,CO,CT,DE,FL,GA,HI,ID,IL,IN,IA,KS,KY,LA,ME,MD,MA,MI,MN,MS,MO,MT,NE,NV,NH,NJ,NM,NY,NC,"
+_STATES += "ND,OH,OK,OR,PA,RI,SC,SD,TN,TX,UT,VT,VA,WA,WV,WI,WY,DC,ALABAMA,ALASKA,ARIZONA,ARKANSAS,CALIFORNIA,"
+_STATES += "COLORADO,CONNECTICUT,DELAWARE,FLORIDA,GEORGIA,HAWAII,IDAHO,ILLINOIS,INDIANA,IOWA,KANSAS,KENTUCKY,"
+_STATES += "LOUISIANA,MAINE,MARYLAND,MASSACHUSETTS,MICHIGAN,MINNESOTA,MISSISSIPPI,MISSOURI,MONTANA,NEBRASKA,"
+_STATES += "NEVADA,NEW HAMPSHIRE,NEW JERSEY,NEW MEXICO,NEW YORK,NORTH CAROLINA,NORTH DAKOTA,OHIO,OKLAHOMA,"
+_STATES += "OREGON,PENNSYLVANIA,RHODE ISLAND,SOUTH CAROLINA,SOUTH DAKOTA,TENNESSEE,TEXAS,UTAH,VERMONT,VIRGINIA,"
+_STATES += "WASHINGTON,WEST VIRGINIA,WISCONSIN,WYOMING,DISTRICT OF COLUMBIA"
+US_STATES = tuple(_STATES.split(","))
+FEWEST_STATES = 3
+"""This many different states tell where a file is from, if the name of their column does not."""
+LIKELY = rf"^[(]?[<>≤≥~≈±+-]?=? ?({CURRENCY})?[ +-]*[.,]?\d|^[A-Za-z]{{3,9}} \d{{1,2}},? ?\d{{4}}$"
+LIKELY += r"|^[A-Z][a-z]{2},? .*\d:\d\d"
+# A number with a sign that changes what it means: a limit, an estimate, a footnote, a tolerance.
+_PLAIN = r"[+-]?\d[\d.,]*"
+QUALIFIED = (
+    rf"regexp_full_match({{t}}, '[<>≤≥~≈±]=? ?{_PLAIN}|{_PLAIN} ?[‰‱*†‡§^!?]{{1,3}}|{_PLAIN} ?(±|[+]/-) ?{_PLAIN}')"
+)
+_MONTHS = "jan|ene|gen|feb|f[eé]v|mar|mär|mrz|maa|apr|abr|avr|may|mai|maj|mei|mag|jun|juin|giu|jul|juil|lug|aug|ago|"
+_MONTHS += "ao[uû]|sep|set|oct|okt|out|ott|nov|dec|dez|d[eé]c|dic"
+# Dates that are not read: months in another language, years of two digits after a name, eight digits.
+LOOSE_DATE = (
+    rf"(regexp_full_match({{t}}, '(?i)(\d{{1,2}}[.]?[ -](de )?({_MONTHS})[^\d ]{{0,8}}[ -](de )?\d{{2,4}}"
+    rf"|({_MONTHS})[^\d ]{{0,8}} \d{{1,2}},? \d{{4}}|(19|20)\d\d[01]\d[0-3]\d)') "
+    r"OR regexp_full_match({t}, '(?i)((mon|tue|wed|thu|fri|sat|sun)[a-z]*,? .*\d{4}.*|"
+    rf"\d{{1,2}}/[a-z]{{3}}/\d{{4}}:.*|\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}} .*)') "
+    f"OR {ISO} OR {YEAR_LAST} OR {NAMED})"
+)
+PLUS = r"regexp_matches({t}, '^[+]')"
 CURRENCIES = f"count(DISTINCT nullif(regexp_extract({{t}}, '{CURRENCY}'), ''))"
-
-
-_DATES_ADVICE = re.compile(r"\(the option `dates=[^)]*of the source [^)]*\)")
-_DECIMAL_ADVICE = re.compile(r"\(the option `decimal` of the source [^)]*\)")
-_KEEP_ADVICE = re.compile(r"; the option `dates=text` of the source keeps them as text")
-
-
-@dataclass(frozen=True)
-class ReadingOptions:
-    """How a user wants ambiguous values to be read: the options `dates` and `decimal` of a source."""
-
-    dates: str = ""
-    """`dmy`, `mdy`, or `text` to keep such dates as text; empty for the default, which is `dmy`."""
-    decimal: str = ""
-    """`.` or `,`; empty if the values must decide."""
-    uploaded: bool = False
-    """True if the file was uploaded: its notes name no options, because an upload takes none."""
-
-    def advise(self, note: TypeNote) -> TypeNote:
-        """Return the note with advice that its reader can follow."""
-        if not self.uploaded:
-            return note
-        said = _DATES_ADVICE.sub("(write dates such as 2024-12-31 in the file to be sure)", note.note)
-        said = _DECIMAL_ADVICE.sub("(write numbers such as 1234.5 in the file to be sure)", said)
-        return replace(note, note=_KEEP_ADVICE.sub("", said))
-
-
-def parse_reading_options(options: Mapping[str, str]) -> ReadingOptions:
-    """Return the reading that the options of a source ask for; raise `Invalid` for an unknown value."""
-    dates, decimal = options.get("dates", ""), options.get("decimal", "")
-    if dates and dates not in (*DATE_ORDERS, AS_TEXT):
-        raise Invalid(
-            f"The option `dates` cannot be `{dates}`.",
-            hint="Use `dmy` (day first), `mdy` (month first) or `text` (kept as text).",
-        )
-    if decimal and decimal not in DECIMALS:
-        raise Invalid(f"The option `decimal` cannot be `{decimal}`.", hint="Use `.` or `,`.")
-    return ReadingOptions(dates, decimal, options.get("documents") == "true")
 
 
 class ColumnTypeCounts:
@@ -206,6 +200,8 @@ class _Others:
 
     order: tuple[str, str]
     decimal: tuple[str, str]
+    american: str
+    """Why the file seems to be from the United States; empty if nothing says so, or something contradicts it."""
 
 
 @dataclass(frozen=True)
@@ -218,24 +214,27 @@ class _Decision:
 
 
 def refine_column_types(
-    con: Any, staged: Path, target: Path, leave: str = "", reading: ReadingOptions | None = None
+    con: Any, staged: Path, target: Path, leave: Collection[str] = (), reading: ReadingOptions | None = None
 ) -> tuple[int, tuple[TypeNote, ...]]:
     """Type text columns that hold numbers or dates, except `leave`; return the row count and notes."""
     columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(staged))}").fetchall()
     rows = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()[0]
-    texts = [c[0] for c in columns if c[1] == "VARCHAR" and c[0] != leave]
+    texts = [c[0] for c in columns if c[1] == "VARCHAR" and c[0] not in leave]
     notes = [describe_wide_number_type(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
     casts, missing = _without_nans(con, staged, [c[0] for c in columns if c[1] == "DOUBLE"])
     notes += missing
     counted = _candidates(con, staged, texts, rows)
     wanted = reading or ReadingOptions()
-    others = _Others(_decided_order(counted), _decided_decimal(counted))
+    order, decimal = _decided_order(counted), _decided_decimal(counted)
+    undecided = not order[0] and any(n.year_last == n.rest > 0 for n in counted.values())
+    american = _find_american_column(con, staged, texts, counted) if undecided and decimal[0] != "," else ""
+    others = _Others(order, decimal, american)
     for column, counts in counted.items():
         cast, note = _decide(con, staged, column, counts, wanted, others)
         if cast:
             casts[column] = cast
         if note:
-            notes.append(wanted.advise(note))
+            notes.append(note)
     if casts:
         chosen = ", ".join(
             f"{casts[c[0]]} AS {quote_identifier(c[0])}" if c[0] in casts else quote_identifier(c[0]) for c in columns
@@ -251,14 +250,26 @@ def describe_wide_number_type(column: str) -> TypeNote:
     return TypeNote(column, "DECIMAL(38,0)", "its whole numbers need more than 64 bits")
 
 
+def describe_infinite_values(column: str, count: int) -> TypeNote:
+    """Return the note on values that became infinite: written so, or beyond what a double holds."""
+    verb = "is infinite" if count == 1 else "are infinite"
+    return TypeNote(
+        column, "DOUBLE", f"{count:,} of its values {verb}: written so, or larger than 1.8e308, as 1e400 is"
+    )
+
+
 def _without_nans(con: Any, staged: Path, doubles: list[str]) -> tuple[dict[str, str], list[TypeNote]]:
-    """Make NaN null: in a file it stands for a missing value, and a sum with one NaN is NaN."""
+    """Make NaN null: in a file it stands for a missing value, and a sum with one NaN is NaN. Infinity is noted."""
     casts, notes = {}, []
     for start in range(0, len(doubles), COLUMNS_AT_ONCE):
         chunk = doubles[start : start + COLUMNS_AT_ONCE]
-        counts = ", ".join(f"count(*) FILTER (isnan({quote_identifier(c)}))" for c in chunk)
+        counts = ", ".join(
+            f"count(*) FILTER (isnan({name})), count(*) FILTER (isinf({name}))" for name in map(quote_identifier, chunk)
+        )
         found = con.execute(f"SELECT {counts} FROM {read_parquet(str(staged))}").fetchone()
-        for column, nans in zip(chunk, found):
+        for column, nans, infinite in zip(chunk, found[::2], found[1::2]):
+            if infinite:
+                notes.append(describe_infinite_values(column, infinite))
             if nans:
                 name = quote_identifier(column)
                 casts[column] = f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END"
@@ -347,6 +358,33 @@ def _decided_order(counted: dict[str, ColumnTypeCounts]) -> tuple[str, str]:
     return next(iter(orders.items())) if len(orders) == 1 else ("", "")
 
 
+def _find_american_column(con: Any, staged: Path, texts: list[str], counted: dict[str, ColumnTypeCounts]) -> str:
+    """Return which column tells that a file is from the United States, and by what; empty if none does."""
+    for column, n in counted.items():
+        if n.priced == n.decorated == n.rest > 0 and n.dollars == n.priced:
+            return f"column `{column}` has amounts such as {_examples(con, staged, column, _VALUE, 1)}"
+    for column in (c for c in texts if c not in counted):
+        words = re.split(r"[^a-z]+", column.lower())
+        value = f"upper(trim({quote_identifier(column)}))"
+        found = con.execute(
+            f"SELECT count(DISTINCT {value}), count(*) FILTER (NOT list_contains({[*US_STATES]}, {value})) "
+            f"FROM {read_parquet(str(staged))} WHERE {value} <> ''"
+        ).fetchone()
+        # `DE`, `IN` and `CA` are countries, too.
+        if found[0] and not found[1] and "country" not in words and (found[0] >= FEWEST_STATES or "state" in words):
+            return f"column `{column}` has states of the USA such as {_examples(con, staged, column, _VALUE, 1)}"
+    return ""
+
+
+def _american_clue(con: Any, staged: Path, column: str, n: ColumnTypeCounts, others: _Others) -> str:
+    """Return why the month of such dates comes first, if a column or a clock tells; it does not before a dot."""
+    if others.order[0] or others.decimal[0] == "," or _examples(con, staged, column, TESTS["dotted_date"], 1):
+        return ""
+    if n.half_days:
+        return f"its times are written such as {_examples(con, staged, column, TESTS['half_days'], 1)}"
+    return others.american
+
+
 def _decided_decimal(counted: dict[str, ColumnTypeCounts]) -> tuple[str, str]:
     """Return the decimal separator, and the column whose values decide it, if all such columns agree."""
     marks: dict[str, str] = {}
@@ -368,15 +406,20 @@ def _decide(
         decision = f"{_examples(con, staged, column, TESTS['power'])} may be codes or powers of ten, kept as text"
     elif n.code == 0 and n.number == n.rest and not n.long and (n.marker or _find_minus(con, staged, column)):
         decision = _Decision("BIGINT" if n.whole == n.rest else "DOUBLE", "{t}")
+    elif n.code == 0 and n.number == n.rest and not n.long and (plus := _examples(con, staged, column, PLUS)):
+        decision = _decide_plus(con, staged, column, n, plus)
     elif n.iso == n.rest:
         decision = _Decision("DATE", ISO_VALUE)
     elif n.moment == n.rest:
-        decision = _Decision("TIMESTAMP", "{t}")
+        decision = _decide_zone(con, staged, column)
+    elif n.clock == n.rest and not _examples(con, staged, column, f"{_VALUE} AND NOT {COMMA_MOMENT}", 1):
+        first = _examples(con, staged, column, _VALUE, 1)
+        decision = _Decision("TIMESTAMP", "replace({t}, ',', '.')", f"the comma in {first} was read as a decimal point")
     elif reading.dates == AS_TEXT and n.rest in (n.year_last, n.named):
         first = _examples(con, staged, column, _VALUE, 1)
         decision = f"dates such as {first} are kept as text, as the option `dates` says"
     elif n.year_last == n.rest and _has_one_separator(con, staged, column):
-        decision = _decide_order(con, staged, column, n, reading, others.order)
+        decision = _decide_order(con, staged, column, n, reading, others)
     elif n.named == n.rest:
         by_name = f"strptime({{t}}, {NAMED_FORMATS})"
         decision = _Decision("DATE", by_name, "its dates were read by the names of the months")
@@ -391,6 +434,9 @@ def _decide(
         if n.long_time:
             odd = _examples(con, staged, column, TESTS["long_time"], 1)
             decision = f"{odd} is not a time of day, so all are kept as text"
+    elif n.number == n.rest and n.code and n.dots == n.rest:
+        first = _examples(con, staged, column, CODE, 1)
+        decision = f"numbers with leading zeros such as {first} may be codes, kept as text"
     elif n.decorated == n.rest and not (n.body_code or n.code or n.long):
         decision = _decide_number(con, staged, column, n, reading, others.decimal)
     if isinstance(decision, str):
@@ -407,6 +453,35 @@ def _decide(
     return f"CAST({value} AS {decision.type})", note
 
 
+def _decide_plus(con: Any, staged: Path, column: str, n: ColumnTypeCounts, plus: str) -> _Decision | str:
+    """Return the type of a column of numbers that DuckDB reads as text, because some have a plus sign.
+
+    A plus sign before each whole number is that of a dialling code or an offset.
+    """
+    if n.whole == n.rest and not _examples(con, staged, column, r"regexp_matches({t}, '^(-|0$)')", 1):
+        return f"a plus sign before a whole number may be part of a code ({plus}), kept as text"
+    return _Decision("BIGINT" if n.whole == n.rest else "DOUBLE", "{t}", f"plus signs were left out ({plus})")
+
+
+def _decide_zone(con: Any, staged: Path, column: str) -> _Decision | str:
+    """Return the type of a column of times whose year comes first: with a zone, if values name one that is sure."""
+    if not (beyond := _examples(con, staged, column, f"{_VALUE} AND NOT {LOCAL}")):
+        return _Decision("TIMESTAMP", "{t}")
+    if not _examples(con, staged, column, f"{_VALUE} AND NOT {ISO_HALF_DAY}", 1):
+        clocks = ", ".join(f"'%Y-%m-%d {clock}'" for clock in ("%I:%M:%S %p", "%I:%M:%S.%f %p", "%I:%M %p"))
+        spaced = r"regexp_replace(replace({t}, 'T', ' '), '(\d) ?([AaPp][Mm])$', '\1 \2')"
+        if not _examples(con, staged, column, f"{_VALUE} AND try_strptime({spaced}, [{clocks}]) IS NULL", 1):
+            return _Decision("TIMESTAMP", f"strptime({spaced}, [{clocks}])", "its times were read with AM and PM")
+    if odd := _examples(con, staged, column, f"{_VALUE} AND NOT {LOCAL} AND NOT {HAS_SURE_ZONE}"):
+        return f"the text after the time may mean several zones, or none ({odd}), kept as text"
+    if odd := _examples(con, staged, column, f"{_VALUE} AND try_cast({ZONED_VALUE} AS TIMESTAMPTZ) IS NULL"):
+        return f"not all are times with a known zone ({odd}), kept as text"
+    said = f"its values were converted to one zone, UTC ({beyond})"
+    if local := _examples(con, staged, column, f"{_VALUE} AND {LOCAL}"):
+        said += f", and its values without a zone were read as UTC ({local})"
+    return _Decision("TIMESTAMP WITH TIME ZONE", ZONED_VALUE, said)
+
+
 def _has_one_separator(con: Any, staged: Path, column: str) -> bool:
     """Return whether all dates whose year comes last have the separator of the first one."""
     first = f"SELECT {_on(SEPARATOR, 't')} FROM {_values(staged, column)} WHERE {_on(_VALUE, 't')} LIMIT 1"
@@ -417,17 +492,17 @@ def _has_one_separator(con: Any, staged: Path, column: str) -> bool:
 
 def _decide_styles(con: Any, staged: Path, column: str, reading: ReadingOptions) -> _Decision | str:
     """Return the type of a column of dates in several styles, or why it stays text; empty if it has one style."""
-    mixed = read_mixed_dates(find_styles(con, staged, column, MARKER), reading.dates)
+    mixed = read_mixed_dates(find_styles(con, staged, column, MARKER), reading)
     if mixed is None:
         return ""
     return _Decision(mixed.type, mixed.sql, mixed.said) if mixed.sql else mixed.said
 
 
 def _decide_order(
-    con: Any, staged: Path, column: str, n: ColumnTypeCounts, reading: ReadingOptions, like: tuple[str, str]
+    con: Any, staged: Path, column: str, n: ColumnTypeCounts, reading: ReadingOptions, others: _Others
 ) -> _Decision | str:
     """Return the type of a column of dates such as `03/04/2024`, or why it stays text."""
-    first = _examples(con, staged, column, _VALUE, 1)
+    first, like = _examples(con, staged, column, _VALUE, 1), others.order
     if n.day_first and n.month_first:
         both = f"{_examples(con, staged, column, TESTS['day_first'], 1)} and "
         both += _examples(con, staged, column, TESTS["month_first"], 1)
@@ -439,6 +514,12 @@ def _decide_order(
     elif like[0] and not reading.dates:
         order = like[0]
         said = f"{first} may be read in two ways; its dates were read as {DATE_ORDERS[order]}, like column `{like[1]}`"
+    elif not reading.dates and (clue := _american_clue(con, staged, column, n, others)):
+        order = "mdy"
+        said = (
+            f"{first} may be read in two ways; its dates were read as {DATE_ORDERS[order]}, because {clue} "
+            f"({reading.date_advice('dates=dmy', 'changes that')})"
+        )
     elif reading.dates:
         order = reading.dates
         said = f"its dates were read as {DATE_ORDERS[order]}, as the option `dates` says"
@@ -446,7 +527,7 @@ def _decide_order(
         order = "dmy"
         said = (
             f"{first} may be read in two ways; its dates were read as {DATE_ORDERS[order]}, the default "
-            "(the option `dates=mdy` of the source changes that)"
+            f"({reading.date_advice('dates=mdy', 'changes that')})"
         )
     if n.short_year:
         said += "; years of two digits are 1969 to 2068"
@@ -462,11 +543,13 @@ def _decide_number(
     con: Any, staged: Path, column: str, n: ColumnTypeCounts, reading: ReadingOptions, like: tuple[str, str]
 ) -> _Decision | str:
     """Return the type of a column of numbers with signs or separators, or why it stays text."""
-    if max(n.english, n.european, n.spaced) < MIXED_SHARE * n.rest:
-        return ""  # addresses, versions and the like
     shown = _examples(con, staged, column, _VALUE)
     if n.currencies > 1:
         return f"numbers in several currencies ({shown}), kept as text"
+    if n.sure_english and n.sure_european and n.english + n.european >= n.rest:
+        return f"numbers with a decimal point and with a decimal comma ({shown}), kept as text"
+    if max(n.english, n.european, n.spaced) < MIXED_SHARE * n.rest:
+        return ""  # addresses, versions and the like
     if 0 < n.percent < n.rest:
         return f"only some numbers have a percent sign ({shown}), kept as text"
     if n.minus_last and not n.separated:
@@ -478,7 +561,7 @@ def _decide_number(
         sure = n.sure_european or n.sure_english or reading.decimal
         bare = f"replace(translate({BODY}, '{GROUPED}', ''), ',', '.')"
         if n.separated and not sure:
-            return f"{shown} may be read in two ways, kept as text (the option `decimal` of the source settles it)"
+            return f"{shown} may be read in two ways, kept as text ({reading.decimal_advice})"
         grouping = "apostrophes" if n.apostrophes == n.gaps else "spaces"
         said = [f"{grouping} between its digits were left out"]
         if n.commas:
@@ -486,7 +569,7 @@ def _decide_number(
     else:
         comma = _has_decimal_comma(n, reading.decimal or like[0])
         if comma is None:
-            return f"{shown} may be thousands or decimals, kept as text (the option `decimal` of the source settles it)"
+            return f"{shown} may be thousands or decimals, kept as text ({reading.decimal_advice})"
         if (n.european if comma else n.english) < n.rest:
             return f"numbers in several styles ({shown}), kept as text"
         bare = f"replace(replace({BODY}, '.', ''), ',', '.')" if comma else f"replace({BODY}, ',', '')"
@@ -532,7 +615,7 @@ def _mixed(con: Any, staged: Path, column: str, n: ColumnTypeCounts) -> TypeNote
         (TESTS["time"], n.time, "time"),
     )
     for test, passed, noun in tests:
-        coded = (n.code or n.body_code) and noun != "time"
+        coded = (n.code or n.body_code) and noun == "number"
         if n.values > passed >= NOTED_SHARE * n.rest and passed and not coded:
             shown = _examples(con, staged, column, f"NOT coalesce({test}, false)")
             odd = n.values - passed
@@ -546,6 +629,18 @@ def _mixed(con: Any, staged: Path, column: str, n: ColumnTypeCounts) -> TypeNote
         )
         return TypeNote(
             column, "text", f"numbers with a unit ({_examples(con, staged, column, UNIT)}){rest}, kept as text"
+        )
+    nearly = (QUALIFIED, f"({NUMBER} OR {QUALIFIED})", LOOSE_DATE)
+    counts = ", ".join(f"count_if({_on(each, 't')})" for each in nearly)
+    found = con.execute(f"SELECT {counts} FROM {_values(staged, column)} WHERE {_on(_VALUE, 't')}").fetchone()
+    qualified, numbers, dates = (count or 0 for count in found)
+    if qualified and numbers >= MIXED_SHARE * n.rest and not n.code:
+        shown = _examples(con, staged, column, QUALIFIED)
+        return TypeNote(column, "text", f"numbers with a sign that changes their meaning ({shown}), kept as text")
+    if dates >= NOTED_SHARE * n.rest and n.whole < n.rest:
+        shown = _examples(con, staged, column, _VALUE)
+        return TypeNote(
+            column, "text", f"dates in a form that is not read, or in several forms ({shown}), kept as text"
         )
     return None
 

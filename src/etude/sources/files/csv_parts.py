@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from urllib.parse import unquote
 
 from etude.errors import Invalid
 from etude.sources.duckdb_errors import reraise_duckdb_limit
-from etude.sources.files.column_types import ReadingOptions, refine_column_types
+from etude.sources.files.column_types import COLUMNS_AT_ONCE, CURRENCY, refine_column_types
 from etude.sources.files.csv_dialect import (
     RARE_DELIMITERS,
     TITLE_ROWS,
@@ -26,9 +27,19 @@ from etude.sources.files.csv_dialect import (
     read_csv_records,
 )
 from etude.sources.files.file_content import decompress_content_for_duckdb
-from etude.sources.files.header_rows import describe_joined_header, has_spanning_header, join_header_rows
+from etude.sources.files.header_doubts import describe_doubtful_header, describe_second_table
+from etude.sources.files.header_rows import (
+    describe_joined_header,
+    describe_units_row,
+    has_spanning_header,
+    is_units_row,
+    join_header_rows,
+)
 from etude.sources.files.load_report import LoadReport, LoadRowFaults, Rename, TypeNote, merge_load_reports
 from etude.sources.files.parquet import describe_differing_parquet_columns, read_parquet, write_query_to_parquet
+from etude.sources.files.printed_text import PrintedText, find_printed_text
+from etude.sources.files.reading_options import ReadingOptions
+from etude.sources.files.table_names import clean_column_names, show_invisible
 from etude.sources.files.text_file import CHUNK, TextFileSurvey, open_text_file, survey_text_file
 from etude.sources.quoting import quote_identifier, quote_literal
 
@@ -40,7 +51,7 @@ COMMENT_LINES = 1000
 SEPARATOR_LINE = re.compile('"?sep=."?')
 RULE_ROWS = 5
 RULE = 3
-"""A line of so many dashes, among the first rows, is a rule below the header."""
+"""A line of this many dashes, among the first rows, is a rule below the header."""
 EXTRA = "_extra"
 # The name of the column for extra fields if no row has any: it is written, and not read.
 UNNAMED = "\x01unnamed"
@@ -48,12 +59,15 @@ UNNAMED = "\x01unnamed"
 LONG_RECORD = 400_000
 REGULAR = "delim=',', quote='\"', escape='\"', new_line='\\r\\n'"
 """The dialect that the repair writes."""
+ROUNDED = "it keeps 15 to 17 digits of its values"
+EXACT_INTEGER = 1 << 53
+"""From here on, a double does not hold every whole number."""
 # Parquet has no integers beyond 64 bits: a decimal keeps each digit, and text keeps longer ones.
 # Values that the type does not show as they are written.
 READ_AS = (
     ("BOOLEAN", re.compile(r"(?!true$|false$).+", re.IGNORECASE), "its values were read as true or false"),
     ("BIGINT", re.compile(r"[+-]?0[xXbB].+"), "its values were read as hexadecimal or binary numbers"),
-    ("DOUBLE", re.compile(r"[+-]?(?=(?:\.?\d){18})\d*\.?\d*"), "it keeps 15 to 17 digits of its values"),
+    ("DOUBLE", re.compile(r"[+-]?(?=(?:\.?\d){18})\d*\.?\d*"), ROUNDED),
     ("DOUBLE", re.compile(r"\d+[eE]\d+"), "its values were read as powers of ten"),
     (
         "DOUBLE",
@@ -67,12 +81,20 @@ READ_AS = (
     ),
     (
         "TIMESTAMP WITH TIME ZONE",
-        re.compile(r".*[ T].*(?!\+00)[+-]\d\d(:?\d\d)?"),
+        re.compile(r".*[ T].*(?!\+00)[+-]\d\d(:?\d\d)?|.*:\d\d.* [A-Z][A-Za-z]+/.*"),
         "its values were converted to one zone, UTC",
     ),
 )
 DOTTED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})*")
-DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),(\d{1,2}|\d{4,})")
+QUOTED_LINE = re.compile(r'"(?:[^"]|"")*"')
+SIGN = rf"(?:{CURRENCY}|%)"
+DECIMAL_COMMA = re.compile(rf"{SIGN}?\s?[+-]?\s?(\d{{1,3}}(\.\d{{3}})+|\d+),(\d{{1,2}}|\d{{4,}})\s?{SIGN}?")
+WHOLE_OR_MARKER = re.compile(rf"{SIGN}?\s?[+-]?\d{{1,3}}(\.?\d{{3}})*\s?{SIGN}?|\D{{0,3}}")
+"""Values that may stand among numbers with a decimal comma: `7 %`, `1.200 €`, `n/a`."""
+VERSION_NAME = re.compile(
+    r"(?:^|[^a-z])(?:version|ver|release|revision|rev|firmware|build|section|chapter|clause)(?:$|[^a-z])", re.IGNORECASE
+)
+SAME_NUMBER = re.compile(r"\d{1,3}\.\d{1,3}")
 CODE_OR_WHOLE = re.compile(r"\d+([eE]\d+)?")
 # Values that DuckDB casts to a type although it would not choose that type for them.
 CAST_ONLY = {
@@ -80,8 +102,15 @@ CAST_ONLY = {
     "DOUBLE": r"regexp_matches({v}, '^\s*[+-]?0[\dxXbB]|^\s*[+]|_')",
     "BOOLEAN": "NOT regexp_full_match({v}, '(?i)\\s*(true|false|t|f|yes|no|y|n)\\s*')",
 }
-HAS_ZONE = r"NOT (length({v}) = 19 AND {v}[17] = ':') AND regexp_matches({v}, ':.*(Z|[+-]\d\d(:?\d\d)?)\s*$')"
 ZONED = {"TIMESTAMP": "TIMESTAMP WITH TIME ZONE", "TIME": "VARCHAR"}
+# CASE, because DuckDB evaluates both sides of an AND for each row.
+_UNLESS_PLAIN = "CASE WHEN length({v}) = 19 AND {v}[17] = ':' THEN false ELSE"
+HAS_ZONE = rf"{_UNLESS_PLAIN} regexp_matches({{v}}, ':.*(Z|UTC|GMT|[+-]\d\d(:?\d\d)?)\s*$') END"
+# Neither type keeps `EST` or `PM` as it is meant; see `column_types`.
+HAS_LETTERS = (
+    rf"{_UNLESS_PLAIN} regexp_matches({{v}}, ':.*[A-Za-z]') "
+    r"AND NOT regexp_matches({v}, ':[^A-Za-z]*( ?[A-Z][A-Za-z]+/[A-Za-z_/+-]+| ?Z| ?UTC| ?GMT)\s*$') END"
+)
 STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "BIGNUM": "VARCHAR"}
 
 
@@ -107,6 +136,10 @@ class CsvPart:
     report: LoadReport
     dotted: tuple[str, ...] = ()
     """Columns of numbers whose dots may group digits: each has three digits after it."""
+    versions: tuple[str, ...] = ()
+    """Columns of versions, which look like decimals and stay text."""
+    is_copy: bool = False
+    """The file was printed for people, and its names are known."""
 
     def scan(self, types: dict[str, str]) -> str:
         """Return SQL that reads the file with these types instead of its own."""
@@ -119,24 +152,61 @@ class CsvPart:
         return f"SELECT {', '.join(kept + [f'{v} AS {quote_identifier(k)}' for k, v in self.constants])} FROM {rows}"
 
 
-def prepare_csv_parts(con: Any, paths: tuple[str, ...], scratch: Path) -> list[CsvPart]:
+def prepare_csv_parts(con: Any, paths: tuple[str, ...], scratch: Path, reading: ReadingOptions) -> list[CsvPart]:
     """Read and stage each file once; return the parts with their reports."""
-    return [_part(con, path, scratch, str(i) if len(paths) > 1 else "") for i, path in enumerate(paths)]
+    return [_part(con, path, scratch, str(i) if len(paths) > 1 else "", reading) for i, path in enumerate(paths)]
 
 
 def join_csv_parts(
     con: Any, parts: list[CsvPart], target: Path, scratch: Path, reading: ReadingOptions
 ) -> tuple[int, LoadReport]:
     """Write the parts as one Parquet file; return the number of rows and the report."""
+    count, report = _join_with_notes(con, parts, target, scratch, reading)
+    kinds = {
+        c[0].lower(): "text" if c[1] == "VARCHAR" else c[1]
+        for c in con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(target))}").fetchall()
+    }
+    # A note on one file need not hold for the column of all files.
+    types = [note for note in report.types if kinds.get(note.column.lower(), note.type) == note.type]
+    known = {note.column for note in types if ROUNDED in note.note}
+    wide = [name for name, kind in kinds.items() if kind == "DOUBLE" and name not in known]
+    return count, replace(report, types=(*types, *_describe_rounded(con, parts, target, wide)))
+
+
+def _describe_rounded(con: Any, parts: list[CsvPart], target: Path, doubles: list[str]) -> Iterator[TypeNote]:
+    """Yield notes on columns of which a double cannot hold a whole number as it is written."""
+    for start in range(0, len(doubles), COLUMNS_AT_ONCE):
+        chunk = doubles[start : start + COLUMNS_AT_ONCE]
+        tests = ", ".join(f"max(abs({quote_identifier(c)})) >= {EXACT_INTEGER}" for c in chunk)
+        found = con.execute(f"SELECT {tests} FROM {read_parquet(str(target))}").fetchone()
+        for column in (c for c, is_large in zip(chunk, found) if is_large):
+            for part in parts:
+                name = next((c.name for c in part.columns if c.name.lower() == column), "")
+                texts = tuple(CsvColumn(c.name, "VARCHAR") for c in part.columns)
+                value = f"trim({quote_identifier(name)})"
+                whole = f"regexp_full_match({value}, '[+-]?\\d{{16,38}}')"
+                rounded = f"{whole} AND CAST(try_cast({value} AS DOUBLE) AS HUGEINT) <> try_cast({value} AS HUGEINT)"
+                source = _read_csv(part.path, part.options, texts)
+                row = con.execute(f"SELECT {value} FROM {source} WHERE {rounded} LIMIT 1").fetchone() if name else None
+                if row:
+                    yield TypeNote(name, "DOUBLE", f"{ROUNDED} ({row[0]!r})")
+                    break
+
+
+def _join_with_notes(
+    con: Any, parts: list[CsvPart], target: Path, scratch: Path, reading: ReadingOptions
+) -> tuple[int, LoadReport]:
     report = merge_load_reports([p.report for p in parts])
     joined = Path(parts[0].staged)
     types = _common_types(parts) if len(parts) > 1 else {}
+    changed = {c.name.lower() for p in parts for c in p.columns if types.get(c.name.lower(), c.type) != c.type}
+    report = replace(report, types=tuple(note for note in report.types if note.column.lower() not in changed))
     dotted = _find_ambiguous_dots(parts)
     said: list[TypeNote] = []
     if reading.decimal == ",":
         types |= {name.lower(): "VARCHAR" for name in dotted}
     elif not reading.decimal:
-        said += [reading.advise(_describe_dots(con, parts, name)) for name in dotted]
+        said += [_describe_dots(con, parts, name, reading) for name in dotted]
     if types or parts[0].constants:
         joined = _write_joined(con, parts, types, scratch)
         report = replace(
@@ -150,7 +220,11 @@ def join_csv_parts(
             TypeNote(name, "text", f"{shown} without its opposite may be a word or a code, kept as text")
             for name, shown in words.items()
         ]
-    count, notes = refine_column_types(con, joined, target, leave=EXTRA, reading=reading)
+    leave = (EXTRA, *(name for part in parts for name in part.versions))
+    count, notes = refine_column_types(con, joined, target, leave, reading)
+    if len(parts) == 1 and report.header == "present" and not parts[0].is_copy:
+        doubt = describe_doubtful_header(con, target, [n for n in csv_part_names(parts[0]) if n != EXTRA])
+        report = replace(report, notes=(*report.notes, doubt)) if doubt else report
     return count, replace(report, types=(*report.types, *said, *notes))
 
 
@@ -192,13 +266,13 @@ def _find_ambiguous_dots(parts: list[CsvPart]) -> list[str]:
     return [] if decimals else list(dict.fromkeys(name for p in parts for name in p.dotted))
 
 
-def _describe_dots(con: Any, parts: list[CsvPart], column: str) -> TypeNote:
+def _describe_dots(con: Any, parts: list[CsvPart], column: str, reading: ReadingOptions) -> TypeNote:
     part = next(p for p in parts if column in p.dotted)
     name = quote_identifier(column)
     texts = _read_csv(part.path, part.options, tuple(CsvColumn(c.name, "VARCHAR") for c in part.columns))
     (first,) = con.execute(f"SELECT trim({name}) FROM {texts} WHERE contains({name}, '.') LIMIT 1").fetchone()
     note = f"{first!r} may be thousands or decimals; its dots were read as decimal points "
-    return TypeNote(column, "DOUBLE", f"{note}(the option `decimal` of the source settles it)")
+    return TypeNote(column, "DOUBLE", f"{note}({reading.decimal_advice})")
 
 
 def csv_part_names(part: CsvPart) -> list[str]:
@@ -206,20 +280,53 @@ def csv_part_names(part: CsvPart) -> list[str]:
     return [c.name for c in part.columns if c.name]
 
 
-def _part(con: Any, path: str, scratch: Path, index: str) -> CsvPart:
-    import duckdb
+def _part(con: Any, path: str, scratch: Path, index: str, reading: ReadingOptions) -> CsvPart:
+    found = survey_text_file(path, reading.encoding)
+    part = _surveyed_part(con, path, found, scratch, index, reading)
+    if not found.doubtful:
+        return part
+    notes = (reading.describe_doubt(found.encoding), *part.report.notes)
+    return replace(part, report=replace(part.report, notes=notes))
 
-    found = survey_text_file(path)
+
+def _surveyed_part(
+    con: Any, path: str, found: TextFileSurvey, scratch: Path, index: str, reading: ReadingOptions
+) -> CsvPart:
     with open_text_file(path, found) as text:
         sample = text.read(SAMPLE_CHARS)
     if not sample.strip("\r\n \0"):
         raise Invalid(f"`{path}` is empty.", hint="Remove the file, or write a header and rows into it.")
     sample = sample.replace("\0", "")
+    if _has_quoted_lines(sample, whole=len(sample) < SAMPLE_CHARS):
+        return _without_line_quotes(con, path, found, scratch, index, reading)
+    if printed := find_printed_text(sample, whole=len(sample) < SAMPLE_CHARS):
+        return _read_printed(con, path, found, scratch, index, reading, printed)
     comments = _count_comments(sample)
     body = sample.splitlines(keepends=True)[comments:] if comments else [sample]
     dialect = detect_csv_dialect("".join(body), whole=len(sample) < SAMPLE_CHARS)
     if dialect.width == 1:
         _refuse_fixed_width(path, body)
+    part = _read_dialect(con, path, found, dialect, scratch, index, sample, comments)
+    if dialect.width > 1 and part.report.blank_lines:
+        records = list(islice(read_csv_records(io.StringIO("".join(body), newline=""), dialect, cut=True), HEAD_ROWS))
+        if second := describe_second_table(records, dialect.width, _is_value):
+            return replace(part, report=replace(part.report, notes=(*part.report.notes, second)))
+    return part
+
+
+def _read_dialect(
+    con: Any,
+    path: str,
+    found: TextFileSurvey,
+    dialect: CsvDialect,
+    scratch: Path,
+    index: str,
+    sample: str,
+    comments: int,
+) -> CsvPart:
+    """Stage the file as it is if DuckDB reads it right, else a repaired copy."""
+    import duckdb
+
     staged = scratch / f"part{index}.parquet"
     if not comments and found.plain and not (found.lone_cr and "\n" in sample):
         # Types that a sample suggests and all values have are those that the whole file suggests, and found faster.
@@ -234,6 +341,48 @@ def _part(con: Any, path: str, scratch: Path, index: str) -> CsvPart:
             if part:
                 return part
     return _repaired(con, path, found, dialect, scratch, index, comments)
+
+
+def _has_quoted_lines(sample: str, whole: bool) -> bool:
+    """Return whether each line is in quotes as a whole, as if it were one field, and has the same delimiters."""
+    lines = [line for line in sample.splitlines() if line.strip()]
+    lines = lines if whole else lines[:-1]
+    if len(lines) < 2 or not all(QUOTED_LINE.fullmatch(line.strip()) for line in lines):
+        return False
+    inside = [re.sub('""[^"]*""', "", line) for line in lines]
+    # `"Smith, John"` is one value, even if all of them have a comma.
+    marks = [mark for mark in ",;\t|" if mark in inside[0] and f"{mark} " not in inside[0]]
+    return any(len({line.count(mark) for line in inside}) == 1 for mark in marks)
+
+
+def _without_line_quotes(
+    con: Any, path: str, found: TextFileSurvey, scratch: Path, index: str, reading: ReadingOptions
+) -> CsvPart:
+    """Read a copy of the file whose lines have no quotes around them."""
+    copy = scratch / f"unquoted{index}.csv"
+    with open_text_file(path, found) as text, open(copy, "w", encoding="utf-8", newline="") as out:
+        for line in text:
+            bare = line.replace("\0", "").strip()
+            out.write((bare[1:-1].replace('""', '"') if QUOTED_LINE.fullmatch(bare) else bare) + "\n")
+    part = _part(con, str(copy), scratch, index, reading)
+    return _copied(part, path, found, "Each line was in quotes as a whole; they were removed.")
+
+
+def _read_printed(
+    con: Any, path: str, found: TextFileSurvey, scratch: Path, index: str, reading: ReadingOptions, printed: PrintedText
+) -> CsvPart:
+    """Read a copy in which each row is a line of fields."""
+    copy = scratch / f"printed{index}.csv"
+    with open_text_file(path, found) as text, open(copy, "w", encoding="utf-8", newline="") as out:
+        csv.writer(out, lineterminator="\n").writerows(printed.rows(line.replace("\0", "") for line in text))
+    part = _copied(_part(con, str(copy), scratch, index, reading), path, found, printed.note)
+    return replace(part, is_copy=True)
+
+
+def _copied(part: CsvPart, path: str, found: TextFileSurvey, note: str) -> CsvPart:
+    """Return the part of a copy as that of the file itself."""
+    report = replace(part.report, encoding=found.encoding, bom=found.bom, notes=(note, *part.report.notes))
+    return replace(part, source=path, constants=_constants(path), report=report)
 
 
 def _count_comments(sample: str) -> int:
@@ -273,20 +422,40 @@ def _sample_notes(head: list[CsvRecord], columns: tuple[CsvColumn, ...], header:
             odd = list(dict.fromkeys(cell for cell in cells if test.fullmatch(cell)))
             if odd:
                 notes.append(TypeNote(column.name, kind, f"{said} ({', '.join(map(repr, odd[:3]))})"))
+        if column.type == "DOUBLE" and (same := _find_same_numbers([row[at].strip() for row in rows])):
+            notes.append(TypeNote(column.name, "DOUBLE", f"{same} are one number here; as versions, they would be two"))
     return tuple(notes)
+
+
+def _find_same_numbers(cells: list[str]) -> str:
+    """Return two of the values that differ only by a zero at the end, such as `1.1` and `1.10`; empty if none do."""
+    if not all(SAME_NUMBER.fullmatch(cell) for cell in cells if cell):
+        return ""
+    seen: dict[float, str] = {}
+    for cell in filter(None, cells):
+        other = seen.setdefault(float(cell), cell)
+        if other != cell:
+            return f"{other!r} and {cell!r}"
+    return ""
 
 
 def _dotted_thousands(head: list[CsvRecord], columns: tuple[CsvColumn, ...], header: bool) -> set[str]:
     """Return columns like `1.000` beside others like `7,50`: these dots group digits, and DuckDB reads decimals."""
     rows = [r.fields for r in head[header:] if len(r.fields) >= len(columns)]
     cells = {c: [row[at].strip() for row in rows if row[at].strip()] for at, c in enumerate(columns)}
-    if not any(found and all(map(DECIMAL_COMMA.fullmatch, found)) for found in cells.values()):
+    if not any(map(_has_decimal_commas, cells.values())):
         return set()
     return {
         c.name
         for c, found in cells.items()
         if c.type == "DOUBLE" and any("." in cell for cell in found) and all(map(DOTTED.fullmatch, found))
     }
+
+
+def _has_decimal_commas(cells: list[str]) -> bool:
+    """Return whether the values are numbers with a decimal comma, also with a currency or a percent sign."""
+    commas = [bool(DECIMAL_COMMA.fullmatch(cell)) for cell in cells]
+    return any(commas) and all(comma or WHOLE_OR_MARKER.fullmatch(cell) for comma, cell in zip(commas, cells))
 
 
 def _find_codes(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], head: list[CsvRecord]) -> set[str]:
@@ -314,6 +483,31 @@ def _find_codes(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...
     return {name for name, is_code in zip(maybe, found) if is_code}
 
 
+def _find_versions(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], skip: set[str]) -> dict[str, str]:
+    """Return columns of versions that DuckDB reads as decimals, each with an example.
+
+    `1.10` is another version than `1.1`, and later than `1.9`. The name of the column tells versions from amounts.
+    """
+    maybe = [c.name for c in columns if c.type == "DOUBLE" and c.name not in skip and VERSION_NAME.search(c.name)]
+    if not maybe:
+        return {}
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    tests = ", ".join(
+        f"bool_and(regexp_full_match({name}, '\\d+(\\.\\d+)?')), "
+        f"any_value({name}) FILTER (regexp_full_match({name}, '\\d+\\.\\d{{2,}}'))"
+        for name in (f"trim({quote_identifier(c)})" for c in maybe)
+    )
+    found = con.execute(f"SELECT {tests} FROM {_read_csv(path, options, texts)}").fetchone()
+    return {name: first for name, plain, first in zip(maybe, found[::2], found[1::2]) if plain and first}
+
+
+def _describe_versions(versions: dict[str, str]) -> tuple[TypeNote, ...]:
+    return tuple(
+        TypeNote(name, "text", f"{first!r} is taken for a version, not a decimal, because of the column's name")
+        for name, first in versions.items()
+    )
+
+
 def _find_dotted(
     con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], head: list[CsvRecord]
 ) -> tuple[str, ...]:
@@ -337,16 +531,22 @@ def _find_dotted(
 def _with_zones(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...]) -> tuple[CsvColumn, ...]:
     """Return the columns with types that keep the time zone of each value.
 
-    DuckDB chooses a type with a zone only if one of the first rows has a zone, and drops later ones.
+    DuckDB chooses a type with a zone only if one of the first rows has a zone, and drops later ones. It has no type
+    for times with `EST` and the like, some of which it would drop and some of which it would guess.
     """
-    timed = [c.name for c in columns if c.name and c.type in ZONED]
+    timed = [c for c in columns if c.name and c.type in (*ZONED, *ZONED.values()) and c.type != "VARCHAR"]
     if not timed:
         return columns
     texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
-    tests = ", ".join(f"bool_or({HAS_ZONE.replace('{v}', quote_identifier(name))})" for name in timed)
+    tests = ", ".join(
+        f"bool_or({test.replace('{v}', quote_identifier(c.name))})" for c in timed for test in (HAS_ZONE, HAS_LETTERS)
+    )
     found = con.execute(f"SELECT {tests} FROM {_read_csv(path, options, texts)}").fetchone()
-    zoned = {name for name, has_zone in zip(timed, found) if has_zone}
-    return tuple(CsvColumn(c.name, ZONED[c.type]) if c.name in zoned else c for c in columns)
+    types: dict[str, str] = {}
+    for column, has_zone, has_letters in zip(timed, found[::2], found[1::2]):
+        if has_zone or has_letters:
+            types[column.name] = "VARCHAR" if has_letters else ZONED.get(column.type, column.type)
+    return tuple(CsvColumn(c.name, types.get(c.name, c.type)) for c in columns)
 
 
 def _is_year_header(cells: list[str]) -> bool:
@@ -393,7 +593,7 @@ def _as_is(
         head = list(islice((r for r in read_csv_records(text, dialect) if not r.blank), HEAD_ROWS))
     if _has_title_row(head, dialect.width) or any(map(_is_rule, head[:RULE_ROWS])):
         return None
-    if _has_two_header_rows(head, dialect.width):
+    if _has_two_header_rows(head, dialect.width) or _has_units_row(head, dialect.width):
         return None
     notes: tuple[str, ...] = ()
     if not sniffed.header and _is_year_header(head[0].fields):
@@ -405,6 +605,8 @@ def _as_is(
         sniffed = _sniff(con, path, f"{line.lstrip(', ')}{', ' if line else ''}header=false", sample_rows)
         if sniffed is None or not _agree(sniffed, dialect, found):
             return None
+    names = clean_column_names(c.name for c in sniffed.columns)
+    sniffed = sniffed._replace(columns=tuple(CsvColumn(n, c.type) for n, c in zip(names, sniffed.columns)))
     grouped = _dotted_thousands(head, sniffed.columns, sniffed.header)
     options = (
         f"delim={quote_literal(sniffed.delimiter)}, quote={quote_literal(sniffed.quote)}, "
@@ -412,11 +614,12 @@ def _as_is(
         f"header={sniffed.header}{line}{sniffed.formats}"
     )
     grouped |= _find_codes(con, path, options, sniffed.columns, head[sniffed.header :])
+    versions = _find_versions(con, path, options, sniffed.columns, grouped)
+    grouped |= versions.keys()
     if grouped:
         columns = tuple(CsvColumn(c.name, "VARCHAR" if c.name in grouped else c.type) for c in sniffed.columns)
         sniffed = sniffed._replace(columns=columns)
-    if len(head) == HEAD_ROWS:
-        sniffed = sniffed._replace(columns=_with_zones(con, path, options, sniffed.columns))
+    sniffed = sniffed._replace(columns=_with_zones(con, path, options, sniffed.columns))
     write_query_to_parquet(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
     if sniffed.header and _repeats_header(con, head[0].fields, sniffed.columns, staged):
         return None
@@ -431,7 +634,7 @@ def _as_is(
         quote=sniffed.quote,
         header="present" if sniffed.header else "invented",
         renamed=_renames(head[0].fields, sniffed.columns) if sniffed.header else (),
-        types=_sample_notes(head, sniffed.columns, sniffed.header),
+        types=_sample_notes(head, sniffed.columns, sniffed.header) + _describe_versions(versions),
         blank_lines=_blank_lines(con, found, sniffed, staged) if dialect.width > 1 else 0,
         huge_fields=_huge_fields(con, sniffed.columns, staged) if found.longest > HUGE_FIELD else 0,
         notes=notes,
@@ -439,7 +642,9 @@ def _as_is(
     dotted = (
         _find_dotted(con, path, options, sniffed.columns, head[sniffed.header :]) if report.delimiter == ";" else ()
     )
-    return CsvPart(source, path, options, sniffed.columns, _constants(source), str(staged), report, dotted)
+    return CsvPart(
+        source, path, options, sniffed.columns, _constants(source), str(staged), report, dotted, tuple(versions)
+    )
 
 
 def _repeats_header(con: Any, header: list[str], columns: tuple[CsvColumn, ...], staged: Path) -> bool:
@@ -457,7 +662,21 @@ def _has_two_header_rows(head: list[CsvRecord], width: int) -> bool:
     if len(rows) < 3 or any(len(row) != width for row in rows[:2]):
         return False
     below = [row for row in rows[2:] if len(row) == width]
-    return has_spanning_header(rows[0], rows[1], below, lambda cell: bool(csv_value_kind(cell)))
+    if is_units_row(below[:1], below[1:], _is_value):
+        del below[0]
+    return has_spanning_header(rows[0], rows[1], below, _is_value)
+
+
+def _has_units_row(head: list[CsvRecord], width: int) -> bool:
+    """Return whether the second row holds units such as `m/s`: text above nothing but values."""
+    rows = [[cell.strip() for cell in record.fields] for record in head]
+    if width < 2 or len(rows) < 2 or any(map(_is_value, rows[0])) or len(rows[0]) != width:
+        return False
+    return is_units_row(rows[1:2], [row for row in rows[2:] if len(row) == width], _is_value)
+
+
+def _is_value(cell: str) -> bool:
+    return bool(csv_value_kind(cell))
 
 
 def _is_rule(record: CsvRecord) -> bool:
@@ -656,6 +875,8 @@ class Rewritten(NamedTuple):
     """How many names the header has; 0 if there is none."""
     joined: tuple[str, ...]
     """Names that were made of two rows."""
+    units: list[tuple[str, str]]
+    """Names of columns, and what stands below them in a row of units."""
 
 
 def _rewrite(
@@ -669,6 +890,8 @@ def _rewrite(
         for record in found:
             if record.blank and width > 1:
                 blank += 1
+            elif record.fields[0].startswith("#") and len(record.fields) < width:
+                faults.add("a comment", "skipped", record.line)
             elif width > 1 and record.line <= TITLE_ROWS + RULE_ROWS and _is_rule(record):
                 faults.add("only dashes", "skipped", record.line)
             else:
@@ -680,11 +903,15 @@ def _rewrite(
     if width > 1 and _has_two_header_rows(head, width):
         joined = join_header_rows(head[0].fields, head[1].fields)
         head = [replace(head[0], fields=joined), *head[2:]]
+    units: list[tuple[str, str]] = []
+    if _has_units_row(head, width):
+        units = [(name.strip(), unit.strip()) for name, unit in zip(head[0].fields, head.pop(1).fields)]
     header, names = _header(con, head, dialect, scratch)
     given: list[str] = []
     if header:
         given = head[0].fields
-        _fit(head.pop(0), dialect, faults)
+        # Too few names have a note of their own.
+        _fit(head.pop(0), dialect, faults if len(given) >= width or not len(given) > 1 else LoadRowFaults())
     extra, longest, huge = False, 0, 0
     with open(copy, "w", encoding="utf-8", errors="replace", newline="") as file:
         # csv.writer quotes the characters of its line end: with \r\n it quotes both.
@@ -701,7 +928,8 @@ def _rewrite(
                     longest, sum(len(field.encode("utf-8", "replace")) + field.count('"') + 3 for field in row)
                 )
             writer.writerow(row)
-    return Rewritten(header, names, extra, longest, blank, huge, len(given), tuple(joined) if header else ())
+    joined_names = tuple(joined) if header else ()
+    return Rewritten(header, names, extra, longest, blank, huge, len(given), joined_names, units)
 
 
 def _without_titles(head: list[CsvRecord], width: int, faults: LoadRowFaults) -> list[CsvRecord]:
@@ -717,7 +945,10 @@ def _without_titles(head: list[CsvRecord], width: int, faults: LoadRowFaults) ->
     for at, record in enumerate(head[:TITLE_ROWS]):
         if sum(bool(f.strip()) for f in record.fields) > 1:
             for title in head[:at]:
-                faults.add("one cell above the header", "skipped as a title", title.line)
+                if any(f.strip() for f in title.fields):
+                    faults.add("one cell above the header", "skipped as a title", title.line)
+                else:
+                    faults.add("no value above the header", "skipped", title.line)
             return head[at:]
     return head
 
@@ -735,8 +966,8 @@ def _header(con: Any, head: list[CsvRecord], dialect: CsvDialect, scratch: Path)
     if sniffed and sniffed.header and _is_data([_fit(r, dialect, ignore)[:width] for r in head]):
         sniffed = _sniff(con, str(probe), f"{options}, header=false")
     if sniffed and len(sniffed.columns) == width:
-        return (first if sniffed.header else []), [c.name for c in sniffed.columns]
-    return first, _names(first)
+        return (first if sniffed.header else []), clean_column_names(c.name for c in sniffed.columns)
+    return first, clean_column_names(_names(first))
 
 
 def _names(header: list[str]) -> list[str]:
@@ -783,9 +1014,12 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
         columns = tuple(CsvColumn(c.name, s.type) for c, s in zip(part.columns, sniffed.columns))
         columns = (*columns[:-1], part.columns[-1])
         codes = _find_codes(con, part.path, part.options, columns, [])
-        columns = tuple(CsvColumn(c.name, "VARCHAR") if c.name in codes else c for c in columns)
+        versions = _find_versions(con, part.path, part.options, columns, codes)
+        columns = tuple(CsvColumn(c.name, "VARCHAR") if c.name in {*codes, *versions} else c for c in columns)
         columns = _with_zones(con, part.path, part.options, columns)
-        typed = replace(part, options=part.options + sniffed.formats, columns=columns)
+        report = replace(part.report, types=part.report.types + _describe_versions(versions))
+        options = part.options + sniffed.formats
+        typed = replace(part, options=options, columns=columns, report=report, versions=tuple(versions))
         # Some numbers beyond 64 bits do not fit a decimal either.
         fitting = tuple(CsvColumn(c.name, c.type.replace("DECIMAL(38,0)", "VARCHAR")) for c in columns)
         candidates = [typed, replace(typed, columns=fitting), part]
@@ -818,9 +1052,11 @@ def _renames(header: list[str], columns: tuple[CsvColumn, ...]) -> tuple[Rename,
             why = f"column {at + 1} has no name in the header"
         elif cell.strip() == column.name:
             why = "spaces around the name"
+        elif clean_column_names([cell]) == [column.name]:
+            why = "invisible characters, or special spaces, in the name"
         else:
             why = "another column has that name"
-        renames.append(Rename(cell, column.name, why))
+        renames.append(Rename(show_invisible(cell), column.name, why))
     return tuple(renames)
 
 
@@ -831,6 +1067,8 @@ def _decoding_notes(found: TextFileSurvey) -> tuple[str, ...]:
 
 
 def _header_notes(wrote: Rewritten, dialect: CsvDialect) -> tuple[str, ...]:
+    if wrote.units:
+        return (describe_units_row(wrote.units), *_header_notes(wrote._replace(units=[]), dialect))
     if wrote.joined:
         return (describe_joined_header(max(wrote.joined, key=len).splitlines()),)
     if not 1 < wrote.named < dialect.width:

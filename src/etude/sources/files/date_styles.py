@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from etude.sources.files.reading_options import AS_TEXT, DATE_ORDERS, ReadingOptions
 from etude.sources.quoting import quote_identifier, quote_literal
-
-DATE_ORDERS = {"dmy": "day/month/year", "mdy": "month/day/year"}
-AS_TEXT = "text"
-"""The value of the option `dates` that keeps dates as text unless the year comes first."""
 
 # Each test is SQL over the trimmed text `{t}`.
 ISO = (
@@ -20,6 +17,13 @@ ISO = (
 ISO_VALUE = "replace(replace({t}, '/', '-'), '.', '-')"
 MOMENT = r"(regexp_matches({t}, '^\d{4}-\d{1,2}-\d{1,2}') AND try_cast({t} AS TIMESTAMP) IS NOT NULL)"
 LOCAL = r"regexp_full_match({t}, '\d{4}-\d{1,2}-\d{1,2}([ T]+\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?')"
+# What may follow the time. Casting to TIMESTAMP leaves out all of it without a word: an offset, `EST`, even `PM`.
+# `EST` and the like are left as they are: some name several zones, and DuckDB takes `CST` in July for summer time.
+ISO_HALF_DAY = r"regexp_full_match({t}, '\d{4}-\d{1,2}-\d{1,2}[ T]+\d{1,2}:\d{2}(:\d{2}(\.\d{1,6})?)? ?[AaPp][Mm]')"
+SURE_ZONE = r" ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?|[A-Z][A-Za-z]+/[A-Za-z_/+-]+)"
+HAS_SURE_ZONE = rf"regexp_matches({{t}}, ':\d\d.*?{SURE_ZONE}$')"
+ZONED_VALUE = r"regexp_replace(regexp_replace({t}, ' ?(Z|UTC|GMT)$', '+00'), ' ?([+-]\d\d):?(\d\d)$', '\1:\2')"
+COMMA_MOMENT = r"regexp_full_match({t}, '\d{4}-\d{1,2}-\d{1,2}[ T]\d{1,2}:\d{2}:\d{2},\d{1,9}')"
 
 # Dates of three numbers. A time may follow; a year of two digits after dashes could as well come first.
 CLOCK = r"( +\d{1,2}:\d{2}(:\d{2}(\.\d{1,6})?)?( ?[AaPp][Mm])?)?"
@@ -117,17 +121,17 @@ def find_styles(con: Any, staged: Path, column: str, marker: str) -> list[DateSt
     return [DateStyle(*row) for row in rows]
 
 
-def read_mixed_dates(styles: list[DateStyle], wanted: str) -> MixedDates | None:
+def read_mixed_dates(styles: list[DateStyle], reading: ReadingOptions) -> MixedDates | None:
     """Return how to read a column of several styles; None if it has fewer than two.
 
-    Every style must have one meaning by itself, or the option `dates` (`wanted`) must settle it. Else it stays text.
+    Every style must have one meaning by itself, or the option `dates` must settle it. Else it stays text.
     """
-    dates = [style for style in styles if style.name]
+    dates, wanted = [style for style in styles if style.name], reading.dates
     if len(dates) < 2:
         return None
     orders = {style.name: style.order or wanted for style in dates if style.name in SEPARATORS}
     kept = "kept as text, as the option `dates` says"
-    if reason := kept if wanted == AS_TEXT else _why_text(styles, dates, orders):
+    if reason := kept if wanted == AS_TEXT else _why_text(styles, dates, orders, reading):
         return MixedDates("text", "", f"dates in several styles ({_describe(dates, '')}); {reason}")
     order = next(iter(orders.values()), "")
     said = f"its dates are in several styles: {_describe(dates, order)}"
@@ -136,11 +140,12 @@ def read_mixed_dates(styles: list[DateStyle], wanted: str) -> MixedDates | None:
         said += f"; {values - clocks:,} without a time of day were read as 00:00"
     if any(style.short_years for style in dates):
         said += "; years of two digits are 1969 to 2068"
-    said += "; the option `dates=text` of the source keeps them as text"
+    if not reading.uploaded:
+        said += "; the option `dates=text` of the source keeps them as text"
     return MixedDates("TIMESTAMP" if clocks else "DATE", _mixed_sql(order), said)
 
 
-def _why_text(styles: list[DateStyle], dates: list[DateStyle], orders: dict[str, str]) -> str:
+def _why_text(styles: list[DateStyle], dates: list[DateStyle], orders: dict[str, str], reading: ReadingOptions) -> str:
     """Return why the column cannot become dates, or an empty text."""
     by_name = {style.name: style for style in styles}
     if other := by_name.get(""):
@@ -158,7 +163,7 @@ def _why_text(styles: list[DateStyle], dates: list[DateStyle], orders: dict[str,
     if unsure:
         return (
             f"{unsure.example!r} may be read in two ways, and no value of its style decides it, kept as text "
-            "(the option `dates=dmy` or `dates=mdy` of the source settles it)"
+            f"({reading.date_advice('dates=dmy` or `dates=mdy', 'settles it')})"
         )
     if len(set(orders.values())) > 1:
         return "the option `dates` contradicts the values of one style, kept as text"

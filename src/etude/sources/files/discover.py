@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import stat
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from etude.errors import Invalid, NotFound, SourceMissing
+from etude.similar_names import similar_names
 from etude.sources.file_fingerprint import paths_fingerprint
 from etude.sources.files.document import is_document
 from etude.sources.files.table_names import clean_table_name, unique_table_names
@@ -38,7 +38,7 @@ NOTES |= {"citation", "liesmich", "lisezmoi", "leeme", "leiame", "leggimi"}
 PACKED = (".gz", ".zst", ".zstd")
 PACKABLE = ("csv", "json")
 MOST_FILES = 100_000
-LOADER = 5
+LOADER = 7
 """Raised when loading the same file gives another table, so that converted files are made again."""
 Options = tuple[tuple[str, str], ...]
 DOCUMENTS = ("documents", "true")
@@ -55,7 +55,7 @@ class DiscoveredTable:
     fingerprint: str
     """Changes with every path and with every write."""
     options: Options = ()
-    """How to read ambiguous values; see `column_types.ReadingOptions`."""
+    """How to read ambiguous values; see `reading_options.ReadingOptions`."""
 
     @property
     def key(self) -> str:
@@ -255,7 +255,7 @@ def _missing(path: str, url: str) -> NotFound:
     parent = os.path.dirname(path)
     if not os.path.isdir(parent):
         return SourceMissing(f"No file or folder `{url}`.", hint=f"The folder `{parent}` does not exist either.")
-    near = difflib.get_close_matches(os.path.basename(path), os.listdir(parent), n=1, cutoff=0.5)
+    near = similar_names(os.path.basename(path), os.listdir(parent), n=1, cutoff=0.5)
     hint = f"Did you mean `{os.path.join(os.path.dirname(url), near[0])}`?" if near else "Check the path."
     return SourceMissing(f"No file or folder `{url}`.", hint=hint)
 

@@ -10,15 +10,24 @@ from typing import Any
 
 from etude.errors import Invalid, Unavailable
 from etude.sources.files.column_types import NULL_MARKERS
-from etude.sources.files.header_rows import describe_joined_header, has_spanning_header, join_header_rows
+from etude.sources.files.header_rows import (
+    describe_joined_header,
+    describe_units_row,
+    has_spanning_header,
+    is_units_row,
+    join_header_rows,
+)
 from etude.sources.files.load_report import LoadReport, LoadRowFaults, Rename, TypeNote
-from etude.sources.files.table_names import clean_table_name, unique_table_names
+from etude.sources.files.table_names import clean_column_names, clean_table_name, show_invisible, unique_table_names
 from etude.sources.files.workbook_facts import describe_sheet_facts, read_workbook_facts
 
 Row = list[Any]
 FIRST_YEAR, LAST_YEAR = 1900, 2100
 """Numbers in this range may be names of columns."""
 HOUR = timedelta(hours=1)
+KEPT_AS_TEXT = ", all kept as text"
+TYPES = {"int64": "BIGINT", "double": "DOUBLE", "date32[day]": "DATE", "timestamp[us]": "TIMESTAMP", "bool": "BOOLEAN"}
+"""Types of Arrow as queries show them."""
 
 
 def load_excel_workbook(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, LoadReport]]:
@@ -87,6 +96,11 @@ def _table(rows: list[Row], first_line: int) -> tuple[Any, int, int, LoadReport]
     elif header_rows:
         header = join_header_rows(*([_text(c) for c in row] for _, row in body[:2]))
     has_header = header_rows > 0
+    units: Row = []
+    if has_header and is_units_row(
+        [row for _, row in body[header_rows : header_rows + 1]], _rows(body[header_rows + 1 :]), _is_value
+    ):
+        units = body.pop(header_rows)[1]
     cells = [row for _, row in body[header_rows:]]
     # A column with neither a name nor a value is only formatting.
     kept = [at for at in range(width) if header[at] or any(row[at] != "" for row in cells)]
@@ -97,6 +111,8 @@ def _table(rows: list[Row], first_line: int) -> tuple[Any, int, int, LoadReport]
         arrays.append(array)
         notes += [note] if note else []
     said = _describe_second_table(body[header_rows:], header, kept)
+    if units:
+        said.insert(0, describe_units_row([(name, units[at]) for name, at in zip(names, kept)]))
     if header_rows > 1:
         both = [name for name, at in zip(names, kept) if body[1][1][at] != ""]
         said.insert(0, describe_joined_header(both))
@@ -136,7 +152,18 @@ def _has_two_header_rows(rows: list[tuple[int, Row]]) -> bool:
     (first_line, top), (second_line, names) = rows[:2]
     if second_line != first_line + 1 or not all(isinstance(cell, str) or _is_year(cell) for cell in top):
         return False
-    return has_spanning_header(top, names, [row for _, row in rows[2:]], lambda cell: not isinstance(cell, str))
+    below = _rows(rows[2:])
+    if is_units_row(below[:1], below[1:], _is_value):
+        del below[0]
+    return has_spanning_header(top, names, below, _is_value)
+
+
+def _rows(numbered: list[tuple[int, Row]]) -> list[Row]:
+    return [row for _, row in numbered]
+
+
+def _is_value(cell: Any) -> bool:
+    return not isinstance(cell, str)
 
 
 def _is_year(cell: Any) -> bool:
@@ -172,14 +199,16 @@ def _names(header: list[str], has_header: bool) -> tuple[list[str], tuple[Rename
     names: list[str] = []
     renamed: list[Rename] = []
     for at, cell in enumerate(header):
-        wanted = cell or f"column{at}"
+        wanted = clean_column_names([cell])[0] if cell else f"column{at}"
         free, number = wanted, 1
         while free.lower() in {n.lower() for n in names}:
             free, number = f"{wanted}_{number}", number + 1
         names.append(free)
         if has_header and free != cell:
             why = "another column has that name" if cell else f"column {at + 1} has no name in the header"
-            renamed.append(Rename(cell, free, why))
+            if cell and free == wanted:
+                why = "invisible characters, or special spaces, in the name"
+            renamed.append(Rename(show_invisible(cell), free, why))
     return names, tuple(renamed)
 
 
@@ -198,8 +227,9 @@ def _column(name: str, cells: Row) -> tuple[Any, TypeNote | None]:
     if kind is not None and kind != pa.string():
         typed = [None if _is_marker(v) else _as(kind, v) for v in values]
         count = sum(v is not None and _is_marker(v) for v in values)
-        note = f"{count:,} of {len(rest) + count:,} values are null markers ({', '.join(map(repr, shown[:3]))})"
-        return pa.array(typed, type=kind), TypeNote(name, str(kind), note)
+        verb = "is a null marker" if count == 1 else "are null markers"
+        note = f"{count:,} of {len(rest) + count:,} values {verb} ({', '.join(map(repr, shown[:3]))})"
+        return pa.array(typed, type=kind), TypeNote(name, TYPES.get(str(kind), str(kind)), note)
     return pa.array([None if v is None else _text(v) for v in values], type=pa.string()), _mixed(name, values)
 
 
@@ -269,9 +299,12 @@ def _text(value: Any) -> str:
 
 def _mixed(name: str, values: Row) -> TypeNote:
     kinds: dict[str, int] = {}
+    first = next((v for v in values if isinstance(v, str)), "")
     for value in values:
         if value is not None:
-            noun = "numbers" if type(value) in (int, float) else "text" if isinstance(value, str) else "dates or others"
+            noun = "number" if type(value) in (int, float) else "text" if isinstance(value, str) else "date or other"
             kinds[noun] = kinds.get(noun, 0) + 1
-    parts = ", ".join(f"{count:,} {noun}" for noun, count in kinds.items())
-    return TypeNote(name, "text", f"mixed: {parts}, all kept as text")
+    plurals = {"number": "numbers", "text": "texts", "date or other": "dates or others"}
+    parts = ", ".join(f"{count:,} {noun if count == 1 else plurals[noun]}" for noun, count in kinds.items())
+    shown = f" ({first[:40]!r})" if first else ""
+    return TypeNote(name, "text", f"mixed: {parts}{shown}{KEPT_AS_TEXT}")

@@ -11,16 +11,19 @@ from typing import Any, NamedTuple
 
 from etude.errors import Invalid
 from etude.sources.duckdb_errors import reraise_duckdb_limit
-from etude.sources.files.column_types import describe_wide_number_type
-from etude.sources.files.csv_parts import STORED
+from etude.sources.files.column_types import describe_infinite_values, describe_wide_number_type
+from etude.sources.files.csv_parts import EXACT_INTEGER, STORED
 from etude.sources.files.file_content import decompress_content_for_duckdb
 from etude.sources.files.load_report import LoadReport, LoadRowFaults, TypeNote, merge_load_reports
 from etude.sources.files.parquet import read_parquet, write_query_to_parquet
+from etude.sources.files.reading_options import ReadingOptions
+from etude.sources.files.table_names import clean_column_names
 from etude.sources.files.text_file import TextFileSurvey, open_text_file, survey_text_file
 from etude.sources.quoting import quote_identifier, quote_literal
 
 OBJECT_BYTES = 16 << 20
 LARGEST_INTEGER = 1 << 64
+MOST_DIGITS = 38
 SPACE = " \t\r\n"
 JSON_TYPE = re.compile(r"\bJSON\b(?![^(]*\")")
 STRUCT_KEY = re.compile(r'"(\d+)" ')
@@ -40,22 +43,24 @@ class JsonPart(NamedTuple):
     """The file is an array that does not end: DuckDB would silently accept what is there."""
 
 
-def load_json_records(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple[int, LoadReport]:
+def load_json_records(
+    con: Any, paths: tuple[str, ...], target: Path, scratch: Path, reading: ReadingOptions
+) -> tuple[int, LoadReport]:
     """Write the records of all files as one Parquet file; return the number of rows and the report."""
     import duckdb
 
     several = len(paths) > 1
-    parts = [_plain(path, scratch, i, several) for i, path in enumerate(paths)]
+    parts = [_plain(path, scratch, i, several, reading) for i, path in enumerate(paths)]
     parts = [_repaired(p, scratch, i, several) if p.cut_off else p for i, p in enumerate(parts)]
     try:
-        rows = _write(con, parts, target, "auto")
+        rows, long = _write(con, parts, target, "auto")
     except duckdb.Error as error:
         reraise_duckdb_limit(error)
         parts = [_repaired(part, scratch, i, several) for i, part in enumerate(parts)]
-        rows = _write_repaired(con, parts, target)
+        rows, long = _write_repaired(con, parts, target)
     report = merge_load_reports([p.report for p in parts])
     types, notes = _describe(con, target, rows)
-    return rows, replace(report, types=report.types + types, notes=report.notes + notes)
+    return rows, replace(report, types=report.types + long + types, notes=report.notes + notes)
 
 
 def _describe(con: Any, target: Path, rows: int) -> tuple[tuple[TypeNote, ...], tuple[str, ...]]:
@@ -65,6 +70,9 @@ def _describe(con: Any, target: Path, rows: int) -> tuple[tuple[TypeNote, ...], 
     for name in (c[0] for c in columns if c[1] == "DOUBLE"):
         column = quote_identifier(name)
         nans = con.execute(f"SELECT count(*) FILTER (isnan({column})) FROM {read_parquet(str(target))}").fetchone()[0]
+        infinite = con.execute(f"SELECT count(*) FILTER (isinf({column})) FROM {read_parquet(str(target))}").fetchone()
+        if infinite[0]:
+            types.append(describe_infinite_values(name, infinite[0]))
         if nans:
             types.append(TypeNote(name, "DOUBLE", f"{nans:,} of its values {'is' if nans == 1 else 'are'} NaN, kept"))
         test = f"abs({column}) >= {LARGEST_INTEGER} AND isfinite({column})"
@@ -106,6 +114,20 @@ def _describe_shape(con: Any, target: Path, rows: int, columns: list[Any]) -> st
     """Return a note on a file whose rows are not its records: a list per record, or an object per column."""
     if len(columns) == 1 and columns[0][0] == "json" and columns[0][1].endswith("[]"):
         return "Each record is a list, not an object: `json[1]` is its first value, and the first row may hold names."
+    kinds = {c[1] for c in columns}
+    if (
+        rows == 1
+        and len(columns) > 1
+        and len(kinds) == 1
+        and min(kinds).startswith("STRUCT")
+        and min(kinds).endswith(")")
+    ):
+        named = ", ".join(f"`{c[0]}`" for c in columns[:3]) + (", ..." if len(columns) > 3 else "")
+        if not STRUCT_KEY.findall(min(kinds)):
+            return (
+                f"The file is one object that holds {len(columns):,} records of one shape ({named}), and is one row "
+                "here. Write it as a list of records, with the key of each as a field."
+            )
     keys = [STRUCT_KEY.findall(c[1]) for c in columns]
     if rows == 1 and len(columns) > 1 and all(found == keys[0] and found[:1] == ["0"] for found in keys):
         return (
@@ -115,9 +137,9 @@ def _describe_shape(con: Any, target: Path, rows: int, columns: list[Any]) -> st
     return ""
 
 
-def _plain(path: str, scratch: Path, index: int, several: bool) -> JsonPart:
+def _plain(path: str, scratch: Path, index: int, several: bool, reading: ReadingOptions) -> JsonPart:
     """Return the file as UTF-8 without byte order mark and NUL bytes; raise if it holds no records."""
-    found = survey_text_file(path)
+    found = survey_text_file(path, reading.encoding)
     with open_text_file(path, found) as text:
         start = end = ""
         while chunk := text.read(1 << 16):
@@ -133,6 +155,8 @@ def _plain(path: str, scratch: Path, index: int, several: bool) -> JsonPart:
             hint="etude reads an array of objects, one object, or one object per line.",
         )
     notes = (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",) if found.undecodable else ()
+    if found.doubtful:
+        notes = (reading.describe_doubt(found.encoding), *notes)
     report = LoadReport(
         encoding=found.encoding,
         bom=found.bom,
@@ -152,31 +176,63 @@ def _plain(path: str, scratch: Path, index: int, several: bool) -> JsonPart:
     return JsonPart(path, str(copy), copied, report, cut_off)
 
 
-def _write(con: Any, parts: list[JsonPart], target: Path, layout: str, columns: str = "") -> int:
+def _write(
+    con: Any, parts: list[JsonPart], target: Path, layout: str, columns: str = ""
+) -> tuple[int, tuple[TypeNote, ...]]:
+    """Write the records; return the number of rows, and notes on whole numbers that are kept as text."""
     files = ", ".join(quote_literal(p.path) for p in parts)
     largest = max(OBJECT_BYTES, *(2 * p.found.longest for p in parts))
     options = f"sample_size=-1, format='{layout}', maximum_object_size={min(largest, 1 << 31)}{columns}"
     if len(parts) > 1:
         options += ", union_by_name=true"
     rows = f"read_json([{files}], {options})"
-    found = con.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()
-    chosen = ", ".join(_stored(column, kind) for column, kind, *_ in found)
+    found = [(c[0], c[1]) for c in con.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()]
+    exact = {} if columns else _find_exact_types(con, files, options, rows, found)
+    if exact:
+        typed = ", ".join(f"{quote_literal(c)}: {quote_literal('VARCHAR' if c in exact else k)}" for c, k in found)
+        rows = f"read_json([{files}], {options}, columns={{{typed}}})"
+        found = [(column, exact.get(column, kind)) for column, kind in found]
+    names = clean_column_names(column for column, _ in found)
+    chosen = ", ".join(_stored(column, kind, name) for (column, kind), name in zip(found, names))
     write_query_to_parquet(con, f"SELECT {chosen} FROM {rows}", target)
-    return int(con.execute(f"SELECT count(*) FROM {read_parquet(str(target))}").fetchone()[0])
+    count = int(con.execute(f"SELECT count(*) FROM {read_parquet(str(target))}").fetchone()[0])
+    renamed = [
+        TypeNote(new, "named so", f"its key {old!r} has invisible characters, or special spaces")
+        for (old, _), new in zip(found, names)
+        if old != new
+    ]
+    said = f"its whole numbers have more than {MOST_DIGITS} digits, kept as text"
+    long = (TypeNote(column, "text", said) for column, kind in exact.items() if kind == "BIGNUM")
+    return count, (*renamed, *long)
 
 
-def _stored(column: str, kind: str) -> str:
-    """Return SQL for the column in a type that Parquet can hold."""
-    if kind.strip('"') == "NULL":
-        return f"CAST({quote_identifier(column)} AS VARCHAR) AS {quote_identifier(column)}"
-    return (
-        f"CAST({quote_identifier(column)} AS {STORED[kind]}) AS {quote_identifier(column)}"
-        if kind in STORED
-        else quote_identifier(column)
-    )
+def _find_exact_types(con: Any, files: str, options: str, rows: str, found: list[tuple[str, str]]) -> dict[str, str]:
+    """Return types for columns of whole numbers that DuckDB reads as rounded ones, because some are beyond 64 bits."""
+    doubles = [column for column, kind in found if kind == "DOUBLE"]
+    if not doubles:
+        return {}
+    tests = ", ".join(f"coalesce(max(abs({quote_identifier(c)})) >= {EXACT_INTEGER}, false)" for c in doubles)
+    wide = [c for c, large in zip(doubles, con.execute(f"SELECT {tests} FROM {rows}").fetchone()) if large]
+    exact: dict[str, str] = {}
+    for column in wide:
+        name = quote_identifier(column)
+        texts = f"read_json([{files}], {options}, columns={{{quote_literal(column)}: 'VARCHAR'}})"
+        whole, longest = con.execute(
+            f"SELECT bool_and(regexp_full_match({name}, '-?\\d+')), max(length(ltrim({name}, '-'))) FROM {texts}"
+        ).fetchone()
+        if whole:
+            exact[column] = "HUGEINT" if longest <= MOST_DIGITS else "BIGNUM"
+    return exact
 
 
-def _write_repaired(con: Any, parts: list[JsonPart], target: Path) -> int:
+def _stored(column: str, kind: str, name: str) -> str:
+    """Return SQL for the column in a type that Parquet can hold, and with its new name."""
+    stored = "VARCHAR" if kind.strip('"') == "NULL" else STORED.get(kind, "")
+    value = quote_identifier(column)
+    return f"{f'CAST({value} AS {stored})' if stored else value} AS {quote_identifier(name)}"
+
+
+def _write_repaired(con: Any, parts: list[JsonPart], target: Path) -> tuple[int, tuple[TypeNote, ...]]:
     import duckdb
 
     try:

@@ -15,7 +15,7 @@ from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, SourceEr
 from etude.sources.file_fingerprint import paths_fingerprint
 from etude.sources.files import csv_parts, document, excel, json_records, parquet
 from etude.sources.files.archive import unzip_archive
-from etude.sources.files.column_types import parse_reading_options, refine_column_types
+from etude.sources.files.column_types import refine_column_types
 from etude.sources.files.discover import (
     DOCUMENTS,
     DiscoveredTable,
@@ -26,7 +26,8 @@ from etude.sources.files.discover import (
 )
 from etude.sources.files.document import is_document
 from etude.sources.files.file_content import is_prose, judge_content_format
-from etude.sources.files.load_report import LoadReport
+from etude.sources.files.load_report import LoadReport, TypeNote
+from etude.sources.files.reading_options import parse_reading_options
 from etude.sources.files.table_names import clean_table_name, unique_table_names
 from etude.sources.files.value_notes import describe_values
 
@@ -199,7 +200,7 @@ def _check_unchanged(file: DiscoveredTable) -> None:
 
 def _delimited(con: Any, file: DiscoveredTable, scratch: Path) -> list[Staged]:
     reading = parse_reading_options(dict(file.options))
-    parts = csv_parts.prepare_csv_parts(con, file.paths, scratch)
+    parts = csv_parts.prepare_csv_parts(con, file.paths, scratch, reading)
     groups = parquet.group_parquet_files_by_columns([(p.source, csv_parts.csv_part_names(p)) for p in parts])
     names = _names(file, groups)
     staged: list[Staged] = []
@@ -217,15 +218,33 @@ def _workbook(con: Any, file: DiscoveredTable, scratch: Path) -> list[Staged]:
     for table, path, _, report in excel.load_excel_workbook(file.table, file.paths[0], scratch):
         target = path.with_suffix(".typed")
         rows, notes = refine_column_types(con, path, target, reading=reading)
-        known = {note.column for note in report.types}
-        added = tuple(note for note in notes if note.column not in known)
-        staged.append((table, target, rows, replace(report, types=report.types + added)))
+        staged.append((table, target, rows, replace(report, types=_true_types(con, target, report.types, notes))))
     return staged
+
+
+def _true_types(
+    con: Any, target: Path, cells: tuple[TypeNote, ...], values: tuple[TypeNote, ...]
+) -> tuple[TypeNote, ...]:
+    """Return the notes on cells of several kinds, if their column is still text, else how their texts were read."""
+    types = {c[0]: c[1] for c in con.execute(f"DESCRIBE SELECT * FROM {parquet.read_parquet(str(target))}").fetchall()}
+    said = {note.column: note for note in values}
+    found: list[TypeNote] = []
+    for note in cells:
+        kind = types.get(note.column, "VARCHAR")
+        if note.type != "text" or kind == "VARCHAR":
+            found.append(note)
+            continue
+        how = f"; {said[note.column].note}" if note.column in said else ""
+        kept = note.note.removesuffix(excel.KEPT_AS_TEXT)
+        found.append(TypeNote(note.column, kind, f"{kept}; its texts were read like the others{how}"))
+    known = {note.column for note in cells}
+    return (*found, *(note for note in values if note.column not in known))
 
 
 def _records(con: Any, file: DiscoveredTable, scratch: Path) -> list[Staged]:
     target = scratch / "0.table.parquet"
-    rows, report = json_records.load_json_records(con, file.paths, target, scratch)
+    reading = parse_reading_options(dict(file.options))
+    rows, report = json_records.load_json_records(con, file.paths, target, scratch, reading)
     return [(file.table, target, rows, report)]
 
 
@@ -237,15 +256,17 @@ def _documents(file: DiscoveredTable, scratch: Path) -> list[Staged]:
 
 def _in_place(file: DiscoveredTable) -> list[LoadedTable]:
     found = [(path, *parquet.inspect_parquet(path)) for path in file.paths]
-    groups = parquet.group_parquet_files_by_columns([(path, names) for path, _, names in found])
+    groups = parquet.group_parquet_files_by_columns([(path, names) for path, _, names, *_ in found])
     tables = []
     for table, members in zip(_names(file, groups), groups):
         inside = [found[m] for m in members]
         report = LoadReport(
-            notes=parquet.describe_differing_parquet_columns([(path, names) for path, _, names in inside])
+            notes=parquet.describe_differing_parquet_columns([(path, names) for path, _, names, *_ in inside])
+            + parquet.describe_differing_parquet_types([types for *_, types in inside]),
+            types=tuple(dict.fromkeys(note for *_, notes, _ in inside for note in notes)),
         )
-        paths = tuple(path for path, _, _ in inside)
-        tables.append(LoadedTable(table, paths, sum(rows for _, rows, _ in inside), report))
+        paths = tuple(path for path, *_ in inside)
+        tables.append(LoadedTable(table, paths, sum(rows for _, rows, *_ in inside), report))
     return tables
 
 

@@ -39,6 +39,14 @@ class BadRows:
 
 
 @dataclass(frozen=True)
+class TotalRows:
+    """Rows that add up others, by a column and its value there; None if only there the column is empty."""
+
+    column: str
+    value: str | None
+
+
+@dataclass(frozen=True)
 class LoadReport:
     """All that a reader of the table should know about the file behind it; `dataclasses.asdict` makes it JSON."""
 
@@ -55,12 +63,17 @@ class LoadReport:
     nul_bytes: int = 0
     huge_fields: int = 0
     notes: tuple[str, ...] = ()
+    totals: tuple[TotalRows, ...] = ()
+    """Rows that the notes call totals."""
 
     def summary(self) -> list[str]:
         """Return the report as sentences; empty for a clean file."""
         said: list[str] = []
-        if self.encoding not in ("", "utf-8"):
-            said.append(f"The text is not UTF-8; it was read as {self.encoding}.")
+        others = [name for name in self.encoding.split(", ") if name not in ("", "utf-8")]
+        if others and len(others) < self.encoding.count(",") + 1:
+            said.append(f"Some files are not UTF-8; they were read as {', '.join(others)}.")
+        elif others:
+            said.append(f"The text is not UTF-8; it was read as {', '.join(others)}.")
         if self.header == "invented":
             said.append("The file has no header; the columns are named column0, column1, ...")
         said += [f"Column `{r.old}` is named `{r.new}`: {r.why}." for r in self.renamed]
@@ -96,6 +109,7 @@ def merge_load_reports(reports: list[LoadReport]) -> LoadReport:
         nul_bytes=sum(r.nul_bytes for r in reports),
         huge_fields=sum(r.huge_fields for r in reports),
         notes=tuple(dict.fromkeys(x for r in reports for x in r.notes)),
+        totals=tuple(dict.fromkeys(x for r in reports for x in r.totals)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Names of tables made from the names of files and sheets."""
+"""Names of tables made from the names of files and sheets, and names of columns without invisible characters."""
 
 from __future__ import annotations
 
@@ -30,6 +30,34 @@ def clean_table_name(text: str) -> str:
     if not name or not name[0].isalpha() or name in RESERVED:
         name = f"t_{name}".rstrip("_")
     return name
+
+
+INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+"""Invisible characters: `id` with one of them before it is another name."""
+JOINERS = "\u200c\u200d"
+"""These belong to words of some languages, but not to their ends."""
+SPACES = re.compile("[\u00a0\u2007\u202f]")
+
+
+def clean_column_names(names: Iterable[str]) -> list[str]:
+    """Return the names without invisible characters and with plain spaces; none empty, none twice."""
+    cleaned: list[str] = []
+    taken: set[str] = set()
+    for at, name in enumerate(names):
+        wanted = free = name
+        if not name.isascii():
+            wanted = SPACES.sub(" ", INVISIBLE.sub("", name)).strip(f" {JOINERS}") or f"column{at}"
+            free, number = wanted, 1
+            while free.lower() in taken:
+                free, number = f"{wanted}_{number}", number + 1
+        taken.add(free.lower())
+        cleaned.append(free)
+    return cleaned
+
+
+def show_invisible(name: str) -> str:
+    """Return the name with its invisible characters as escapes, for a note."""
+    return INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", name)
 
 
 def unique_table_names(names: Iterable[str]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import NamedTuple, TextIO
 from etude.sources.files.archive import most_unpacked_from_archive, refuse_archive_growth
 from etude.sources.files.file_content import open_decompressed_content
 from etude.sources.files.load_report import LINES_KEPT, BadRows
+from etude.sources.files.old_encodings import EncodingGuess, collect_lines_beyond_ascii, guess_old_encoding
 
 CHUNK = 1 << 20
 BOMS = (
@@ -48,6 +49,8 @@ class TextFileSurvey:
     stray_lines: int = 0
     """Lines of a UTF-8 file with bytes of another encoding; they are read as Windows-1252."""
     first_stray_lines: tuple[int, ...] = ()
+    doubtful: bool = False
+    """The letters do not look like those of the encoding, which was chosen because nothing told a better one."""
 
     @property
     def plain(self) -> bool:
@@ -62,8 +65,11 @@ class TextFileSurvey:
         return (BadRows(fault, self.stray_lines, self.first_stray_lines, done, file),)
 
 
-def survey_text_file(path: str) -> TextFileSurvey:
-    """Read the file once, in chunks, and describe its bytes; raise `LimitExceeded` if it unpacks to too many."""
+def survey_text_file(path: str, wanted: str = "") -> TextFileSurvey:
+    """Read the file once, in chunks, and describe its bytes; raise `LimitExceeded` if it unpacks to too many.
+
+    `wanted` is the encoding of a file that is not UTF-8.
+    """
     most = most_unpacked_from_archive(path)
     with open_decompressed_content(path) as file:
         head = file.read(CHUNK)
@@ -93,13 +99,21 @@ def survey_text_file(path: str) -> TextFileSurvey:
             chunk = file.read(CHUNK)
         valid = valid and _decodes(decoder, b"", final=True)
     strays = _StrayLines()
-    if not valid and encoding in ("", "utf-8"):
+    guess = EncodingGuess("", False)
+    if not valid and not encoding and wanted:
+        encoding, valid = wanted, _decodes_whole(path, wanted)
+    elif not valid and encoding in ("", "utf-8"):
         strays = _find_stray_lines(path, bom)
         valid = strays.lines > 0
         encoding = "utf-8" if valid else encoding
-    if not encoding:
-        encoding = "utf-8" if valid else ("latin-1" if latin else "cp1252")
-        valid = True
+    if not encoding and not valid:
+        with open_decompressed_content(path) as file:
+            guess = guess_old_encoding(collect_lines_beyond_ascii(iter(lambda: file.readline(CHUNK), b"")))
+        encoding, valid = guess.encoding, not guess.encoding or _decodes_whole(path, guess.encoding)
+        if not valid:
+            encoding, guess, valid = "", EncodingGuess("", True), True
+        encoding = encoding or ("latin-1" if latin else "cp1252")
+    encoding = encoding or "utf-8"
     return TextFileSurvey(
         size=size,
         encoding=encoding,
@@ -112,7 +126,17 @@ def survey_text_file(path: str) -> TextFileSurvey:
         undecodable=not valid,
         stray_lines=strays.lines,
         first_stray_lines=strays.first,
+        doubtful=guess.doubtful,
     )
+
+
+def _decodes_whole(path: str, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    with open_decompressed_content(path) as file:
+        while chunk := file.read(CHUNK):
+            if not _decodes(decoder, chunk):
+                return False
+    return _decodes(decoder, b"", final=True)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -10,18 +11,30 @@ from pathlib import Path
 from typing import Any
 
 from etude.sources.files.column_types import COLUMNS_AT_ONCE, MARKER
-from etude.sources.files.load_report import LoadReport, TypeNote
+from etude.sources.files.load_report import LoadReport, TotalRows, TypeNote
+from etude.sources.files.odd_rows import (
+    Summary,
+    describe_footers,
+    describe_number_markers,
+    describe_summary_rows,
+    find_summary_rows,
+)
 from etude.sources.files.parquet import read_parquet
 from etude.sources.quoting import quote_identifier, quote_literal
 
 SAMPLE_ROWS = 50_000
 """In a larger file, columns without such a value in a sample of this size are not read as a whole."""
 SHOWN = 3
+LABELS = 100
+"""If more values of a column are labels of totals, questions do not leave them out."""
 TOTAL = (
     "(sub[- ]?|grand |overall )?totals?|(gesamt|zwischen|end)?summen?|gesamt|insgesamt|gesamtergebnis|"
-    "sum|(sous-)?total( g[eé]n[eé]ral)?|somme|totale|totaal|suma"
+    "sum|(sous-)?total( g[eé]n[eé]ral)?|somme|totale|totaal|suma|gesamtbetrag|summe gesamt"
 )
-IS_TOTAL = f"regexp_full_match({{t}}, '(?i)({TOTAL}) ?:?')"
+SUBTOTAL = "((sub|grand)[- ]?totals?|totals? (for|of|per|by)|zwischensumme|gesamtsumme|sous-total)"
+IS_TOTAL = f"regexp_full_match({{t}}, '(?i)({TOTAL}) ?:?|{SUBTOTAL}\\b.{{0,60}}')"
+STARTS_WITH_TOTAL = re.compile(rf"({TOTAL}|{SUBTOTAL})\b.{{0,60}}", re.IGNORECASE)
+"""`Total Wine` may also be the name of a thing; if its numbers are the sums of the rows above, it is a total."""
 ENDS_IN_TOTAL = f"regexp_full_match({{t}}, '(?i).{{1,60}} ({TOTAL}) ?:?')"
 SPACE = r"[\s\x{a0}\x{202f}\x{feff}\x{200b}]"
 SPACED = f"regexp_matches({{v}}, '^{SPACE}|{SPACE}$')"
@@ -88,8 +101,14 @@ def describe_values(con: Any, staged: Path, rows: int, report: LoadReport, leave
         if said:
             types.append(TypeNote(column, "text", "; ".join(said)))
     labels = [column for column, counted in found.items() if counted[-1]]
-    notes = _describe_totals(con, staged, rows, columns, labels)
-    return replace(report, types=(*report.types, *types), notes=(*report.notes, *notes))
+    numbers = [name for name, kind in columns if kind.split("(")[0] in NUMBERS]
+    types += describe_number_markers(con, staged, columns, numbers)
+    total = f"{IS_TOTAL} OR {ENDS_IN_TOTAL}".replace("{t}", "trim({c})")
+    summaries = find_summary_rows(con, _numbered(staged), rows, columns, numbers, total)
+    notes, totals = _describe_totals(con, staged, rows, columns, labels, summaries)
+    if footer := describe_footers(con, _numbered(staged), rows, columns, [s.place for s in summaries]):
+        notes.append(footer)
+    return replace(report, types=(*report.types, *types), notes=(*report.notes, *notes), totals=totals)
 
 
 def _of(count: int, values: int, one: str, many: str) -> str:
@@ -122,17 +141,23 @@ def _numbered(staged: Path) -> str:
     return f"read_parquet({quote_literal(str(staged))}, hive_partitioning=false, file_row_number=true)"
 
 
-def _describe_totals(con: Any, staged: Path, rows: int, columns: list[Column], labels: list[str]) -> list[str]:
-    """Return notes on the last row if it is the total of those above, and on others that are labelled as totals."""
+def _describe_totals(
+    con: Any, staged: Path, rows: int, columns: list[Column], labels: list[str], summaries: list[Summary]
+) -> tuple[list[str], tuple[TotalRows, ...]]:
+    """Return notes on the last row if it is the total of those above, and on others that summarise; and these."""
     inner = _labelled_rows(con, staged, rows, columns, labels)
-    last = _describe_last_row(con, staged, rows, columns, leave_out=inner)
+    totals = tuple(TotalRows(inner[0], value) for value in inner[1]) if inner and len(inner[1]) <= LABELS else ()
+    last, place = _describe_last_row(con, staged, rows, columns, inner, [s.place for s in summaries])
+    also = [describe_summary_rows(summaries)] if summaries else []
+    totals = (*totals, *(TotalRows(s.column, s.label) for s in summaries))
     if last:
-        return [last]
+        return [last, *also], tuple(dict.fromkeys((*totals, *place)))
     if not inner:
-        return []
+        return also, totals
     column, values = inner
-    shown = ", ".join(map(repr, values[:SHOWN])) + (", ..." if len(values) > SHOWN else "")
-    return [f"Some rows look like totals (`{column}`: {shown}); if they are, sums over all rows count values twice."]
+    shown = ", ".join(repr(v[:40]) for v in values[:SHOWN]) + (", ..." if len(values) > SHOWN else "")
+    said = f"Some rows look like totals (`{column}`: {shown}); if they are, sums over all rows count values twice."
+    return [said, *also], totals
 
 
 def _labelled_rows(
@@ -148,8 +173,8 @@ def _labelled_rows(
         last = f" OR (file_row_number = {rows - 1} AND {_on(ENDS_IN_TOTAL, column)})"
         test = f"{_on(IS_TOTAL, column)} OR ({_on(ENDS_IN_TOTAL, column)}{beside}){last}"
         found = con.execute(
-            f"SELECT left({quote_identifier(column)}, 40) FROM {_numbered(staged)} WHERE {test} "
-            f"GROUP BY 1 ORDER BY min(file_row_number) LIMIT {SHOWN + 1}"
+            f"SELECT {quote_identifier(column)} FROM {_numbered(staged)} WHERE {test} "
+            f"GROUP BY 1 ORDER BY min(file_row_number) LIMIT {LABELS + 1}"
         ).fetchall()
         if found:
             return column, [v for (v,) in found]
@@ -157,11 +182,19 @@ def _labelled_rows(
 
 
 def _describe_last_row(
-    con: Any, staged: Path, rows: int, columns: list[Column], leave_out: tuple[str, list[str]] | None
-) -> str:
-    """Return a note if the last row is a total: by its label, or because its numbers are sums and nothing names it."""
-    if rows <= 1:
-        return ""
+    con: Any,
+    staged: Path,
+    rows: int,
+    columns: list[Column],
+    leave_out: tuple[str, list[str]] | None,
+    summaries: list[int],
+) -> tuple[str, tuple[TotalRows, ...]]:
+    """Return a note if the last row is a total: by its label, or because its numbers are sums and nothing names it.
+
+    The second part says how to find the row.
+    """
+    if rows <= 1 or rows - 1 in summaries:
+        return "", ()
     at = f"file_row_number = {rows - 1}"
     chosen = ", ".join(quote_identifier(name) for name, _ in columns)
     values = con.execute(f"SELECT {chosen} FROM {_numbered(staged)} WHERE {at}").fetchone()
@@ -169,38 +202,51 @@ def _describe_last_row(
     numbers = [name for name, kind in columns if kind.split("(")[0] in NUMBERS and row[name] is not None]
     others = [name for name, kind in columns if kind.split("(")[0] not in NUMBERS]
     label = next((name for name in others if leave_out and name == leave_out[0] and row[name] in leave_out[1]), "")
-    if not label and any(row[name] is not None for name in others) and len(numbers) < 2:
-        return ""
+    named = [str(row[name]).strip() for name in others if row[name] is not None]
+    if not label and named and len(numbers) < 2 and not any(map(STARTS_WITH_TOTAL.fullmatch, named)):
+        return "", ()
     above = f"NOT ({at})"
+    if summaries:
+        above += f" AND file_row_number NOT IN ({', '.join(map(str, summaries))})"
     if leave_out:
         above += f" AND {quote_identifier(leave_out[0])} IS NOT NULL AND NOT ({_on(IS_TOTAL, leave_out[0])} "
         above += f"OR {_on(ENDS_IN_TOTAL, leave_out[0])})"
     summed = _sums(con, staged, numbers, row, above)
+    if not label and summed:
+        label = next((n for n in others if isinstance(row[n], str) and STARTS_WITH_TOTAL.fullmatch(row[n].strip())), "")
     unnamed = not label and all(row[name] is None for name in others)
     empty = [name for name, _ in columns if row[name] is None] if unnamed and summed else []
     key = _first_filled(con, staged, empty, above)
     nameless = unnamed and bool(others or key)
     if not (label or (nameless and summed) or len(summed) > 1):
-        return ""
+        return "", ()
+    if not label and 2 * len(summed) <= len(numbers):
+        return "", ()  # one number is the sum by chance
     if not label and rows <= (FEWEST_ROWS_WITH_KEY if key else FEWEST_ROWS):
-        return ""
+        return "", ()
     why = [f"`{label}` is {row[label]!r}"] if label else [f"only there `{key}` is empty"] if key else []
     if summed:
         listed = ", ".join(f"`{name}`" for name in summed[:SHOWN]) + (", ..." if len(summed) > SHOWN else "")
         why.append(f"{listed} {'is the sum' if len(summed) == 1 else 'are the sums'} of the rows above")
-    more = len(leave_out[1]) - 1 if leave_out and label else 0
+    place = (TotalRows(label or key, row[label] if label else None),) if label or key else ()
+    others_above = [v for v in leave_out[1] if v != row[label]] if leave_out and label else []
     said = f"The last row looks like a total ({', and '.join(why)})"
-    if more and leave_out:
-        shown = ", ".join(repr(v) for v in leave_out[1] if v != row[label])
+    if others_above:
+        shown = ", ".join(repr(v[:40]) for v in others_above[:SHOWN]) + (", ..." if len(others_above) > SHOWN else "")
         said += f", and so do rows above it ({shown})"
-    advice = ""
-    if (label or key) and not more:
-        name = label or key
-        quoted = quote_identifier(name) if not name.isidentifier() or name != name.lower() else name
-        test = f"IS DISTINCT FROM {quote_literal(row[label])}" if label else "IS NOT NULL"
-        advice = f" Leave it out with `WHERE {quoted} {test}`."
-    them = "they are rows" if more else "it is a row"
-    return f"{said}; {them} of the table, so sums and counts include {'them' if more else 'it'}.{advice}"
+        return f"{said}; they are rows of the table, so sums and counts in SQL include them.", place
+    said += "; it is a row of the table, so sums and counts in SQL include it"
+    if not (label or key):
+        return f"{said}.", place
+    name = label or key
+    quoted = name if re.fullmatch("[a-z_][a-z0-9_]*", name) and not _is_keyword(con, name) else quote_identifier(name)
+    test = f"IS DISTINCT FROM {quote_literal(row[label])}" if label else "IS NOT NULL"
+    return f"{said} unless a query leaves it out: `WHERE {quoted} {test}`.", place
+
+
+def _is_keyword(con: Any, name: str) -> bool:
+    found = con.execute("SELECT count(*) FROM duckdb_keywords() WHERE keyword_name = ?", [name]).fetchone()
+    return bool(found[0])
 
 
 def _first_filled(con: Any, staged: Path, columns: list[str], above: str) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from typing import assert_never
 
 from sqlglot import exp
 
 from etude.entities import Catalog
-from etude.errors import Invalid
+from etude.errors import Invalid, LimitExceeded
+from etude.similar_names import similar_names
 from etude.sources.column_kind import Kind
 from etude.sources.plan import sql_expressions as sql
 from etude.sources.plan.plan_scope import PlanScope, open_plan_scope, plan_scope_column, plan_scope_table
@@ -21,6 +22,7 @@ from etude.sources.plan.query_plan import (
     AggregateFn,
     And,
     Arithmetic,
+    AsNumber,
     Between,
     Case,
     ColumnRef,
@@ -52,6 +54,10 @@ _COMPARE: dict[str, type[exp.Binary]] = {
     "=": exp.EQ, "!=": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
 }  # fmt: skip
 QUANTILES = ("median", "quantile")
+MOST_NODES = 30_000
+"""Nodes of all parts of a plan together: some parts are written more than once, and so nested ones multiply."""
+# A context variable, because plans are compiled inside plans, through many calls.
+_nodes_left: ContextVar[int] = ContextVar("nodes_left")
 _ARITHMETIC: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "*": exp.Mul}
 
 
@@ -90,11 +96,35 @@ def compile_plan(plan: QueryPlan, catalog: Catalog, dialect: str | None = None) 
     target = dialect or catalog.dialect
     if target not in DIALECTS:
         raise Invalid(f"Plans cannot be compiled to `{target}`.", hint=f"Supported dialects: {', '.join(DIALECTS)}.")
-    return _query(plan, catalog, target)[0].sql(dialect=target)
+    token = _nodes_left.set(MOST_NODES)
+    try:
+        return _query(plan, catalog, target)[0].sql(dialect=target)
+    finally:
+        _nodes_left.reset(token)
+
+
+def _count_nodes(tree: exp.Expr) -> None:
+    """Count the nodes of a part; raise `LimitExceeded` if the parts have too many together."""
+    left = _nodes_left.get()
+    for _ in tree.walk():
+        left -= 1
+        if left < 0:
+            raise LimitExceeded(
+                f"The SQL of the plan has more than {MOST_NODES:,} parts.",
+                hint="Nest fewer expressions, or compute them in steps.",
+                limit="plan",
+            )
+    _nodes_left.set(left)
 
 
 def _query(plan: QueryPlan, catalog: Catalog, dialect: str) -> tuple[exp.Select, list[Typed]]:
     """Return the query and its output columns."""
+    query, outputs = _whole_query(plan, catalog, dialect)
+    _count_nodes(query)
+    return query, outputs
+
+
+def _whole_query(plan: QueryPlan, catalog: Catalog, dialect: str) -> tuple[exp.Select, list[Typed]]:
     scope = open_plan_scope(plan, catalog, lambda inner: _query(inner, catalog, dialect))
     query, frame = _read(scope), NameFrame(dialect, scope.find, catalog)
     if plan.where is not None:
@@ -174,7 +204,7 @@ def _find_output(outputs: Sequence[Typed], ref: str | ColumnRef) -> Typed:
     if found := _lookup(outputs, ref):
         return found
     name = ref if isinstance(ref, str) else ref.column
-    near = get_close_matches(name, [output.name for output in outputs], n=1)
+    near = similar_names(name, [output.name for output in outputs], n=1)
     shown = ", ".join(f"`{output.name}`" for output in outputs)
     hint = f"Did you mean `{near[0]}`?" if near else f'Use one of {shown}, or add it to "select".'
     raise Invalid(f"`{name}` is not a column of the result.", hint=hint)
@@ -184,6 +214,12 @@ def _find_output(outputs: Sequence[Typed], ref: str | ColumnRef) -> Typed:
 
 
 def _expression(expr: Expr, frame: NameFrame) -> Typed:
+    made = _any_expression(expr, frame)
+    _count_nodes(made.ast)
+    return made
+
+
+def _any_expression(expr: Expr, frame: NameFrame) -> Typed:
     for known, value in frame.known:
         if known == expr and not isinstance(expr, str):
             return replace(value, ast=value.ast.copy())
@@ -208,6 +244,9 @@ def _expression(expr: Expr, frame: NameFrame) -> Typed:
         case DaysBetween(days_between=(first, second)):
             days = sql.days_between_expression(_expression(first, frame), _expression(second, frame), frame.dialect)
             return Typed(days, "number", "the days between")
+        case AsNumber(number=of):
+            inner = _expression(of, frame)
+            return replace(inner, ast=sql.number_expression(inner.ast, frame.dialect), kind="number")
         case Single(plan=plan):
             return _single(plan, frame)
         case Window():
@@ -391,7 +430,7 @@ def _find_key(
         column = rows.find(ref)
     except Invalid:
         name = ref if isinstance(ref, str) else ref.column
-        if near := get_close_matches(name, [a.name for a in aggregates], n=1, cutoff=0.8):
+        if near := similar_names(name, [a.name for a in aggregates], n=1, cutoff=0.8):
             raise Invalid(f"`{name}` is not a column of the groups.", hint=f"Did you mean `{near[0]}`?") from None
         raise
     for row_key, key in zip(row_keys, keys, strict=True):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from itertools import islice
 
 from sqlglot import exp
 
 from etude.entities import Catalog, Column, Table
 from etude.errors import Invalid
+from etude.similar_names import similar_names
 from etude.sources.column_kind import column_kind
 from etude.sources.plan.query_plan import ColumnRef, Join, JoinPlan, PlanRef, QueryPlan, TableRef
 from etude.sources.plan.sql_expressions import TYPES, Typed, identifier_expression, require_same_expression_kind
@@ -104,7 +104,7 @@ class PlanScope:
         if elsewhere and not any(joined.table.name in elsewhere for joined in self.joined):
             return f"It is in {_listed(elsewhere)}: add the table to `joins`."
         names = {c.name.lower(): (joined, c.name) for joined in among for c in joined.table.columns}
-        if near := get_close_matches(wanted.rpartition(".")[2], names, n=1):
+        if near := similar_names(wanted.rpartition(".")[2], names, n=1):
             joined, name = names[near[0]]
             return f"Did you mean `{name if len(among) == 1 else f'{joined.name}.{name}'}`?"
         return f"There are {_listed(name for _, name in names.values())}."
@@ -200,7 +200,7 @@ def find_plan_table(name: str, catalog: Catalog) -> Table:
     if found := exact or catalog.table(name):
         return found
     known = {table.name.lower(): table.name for table in catalog.tables}
-    near = get_close_matches(name.lower(), known, n=1)
+    near = similar_names(name.lower(), known, n=1)
     hint = f"Did you mean `{known[near[0]]}`?" if near else f"There are {_listed(known.values()) or 'no tables'}."
     raise Invalid(f"Table `{name}` is not in `{catalog.source}`.", hint=hint)
 

@@ -161,6 +161,12 @@ class DaysBetween(Node):
     days_between: tuple[Expr, Expr]
 
 
+class AsNumber(Node):
+    """A text that holds a number, as that number; what a text without a number gives depends on the engine."""
+
+    number: Expr
+
+
 class Single(Node):
     """The one value of a plan that has one column and, because it aggregates without groups, one row."""
 
@@ -195,6 +201,7 @@ class Window(Node):
 _EXPRESSION_KEYS = {
     "case": "Case",
     "days_between": "DaysBetween",
+    "number": "AsNumber",
     "window": "Window",
     "plan": "Single",
     "part": "DatePart",
@@ -216,11 +223,12 @@ Expr = TypeAliasType(
         | Annotated[TimeGrain, Tag("<TimeGrain>")]
         | Annotated[Case, Tag("<Case>")]
         | Annotated[DaysBetween, Tag("<DaysBetween>")]
+        | Annotated[AsNumber, Tag("<AsNumber>")]
         | Annotated[Single, Tag("<Single>")]
         | Annotated[Window, Tag("<Window>")],
         _choose(
             'Write a column name, a number, or an object with "column", "value", "op" and "args", '
-            '"part" and "of", "grain" and "of", "case", "days_between", "plan" or "window".',
+            '"part" and "of", "grain" and "of", "case", "days_between", "number", "plan" or "window".',
             kinds={str: "name", int: "number", float: "number"},
             keys=_EXPRESSION_KEYS,
         ),
@@ -238,6 +246,7 @@ Operand = TypeAliasType(
         | Annotated[TimeGrain, Tag("<TimeGrain>")]
         | Annotated[Case, Tag("<Case>")]
         | Annotated[DaysBetween, Tag("<DaysBetween>")]
+        | Annotated[AsNumber, Tag("<AsNumber>")]
         | Annotated[Single, Tag("<Single>")]
         | Annotated[Window, Tag("<Window>")],
         _choose(

@@ -83,6 +83,13 @@ def cast_to_double(ast: exp.Expr) -> exp.Expr:
     return exp.cast(ast, exp.DataType.Type.DOUBLE)
 
 
+def number_expression(ast: exp.Expr, dialect: str) -> exp.Expr:
+    """Return the number that a text holds."""
+    if dialect == "duckdb":
+        return exp.TryCast(this=ast, to=exp.DataType.build("double"))
+    return exp.cast(ast, exp.DataType.Type.DOUBLE)
+
+
 def division_expression(left: exp.Expr, right: exp.Expr) -> exp.Expr:
     """Return a quotient: 1 divided by 2 is 0.5, and division by zero is null."""
     divisor = exp.Nullif(this=right, expression=_number(0))

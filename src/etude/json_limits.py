@@ -1,4 +1,4 @@
-"""Limits of JSON bodies, checked on their bytes before anything is built from them."""
+"""Limits of JSON from outside, checked on its bytes before anything is built from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def check_json_body(body: bytes) -> None:
+def check_json_body(body: bytes, most: int = MOST_VALUES) -> None:
     """Raise `Invalid` if a body has too many values, is nested too deeply, or contains half a surrogate pair.
 
     The time is linear in its size. A body that is not valid JSON passes; its parser refuses it.
@@ -26,9 +26,9 @@ def check_json_body(body: bytes) -> None:
         raise _not_unicode() from None
     if b"\0" in body:
         raise _not_unicode()
-    outside = _outside_strings(body)
-    if outside is None or sum(map(outside.count, (b",", b"[", b"{"))) > MOST_VALUES:
-        raise Invalid(f"The body has more than {MOST_VALUES:,} values.", hint="Send less at a time.")
+    outside = _outside_strings(body, most)
+    if outside is None or _count_values(outside) > most:
+        raise Invalid(f"The body has more than {most:,} values.", hint="Send less at a time.")
     depth = 0
     for bracket in outside.translate(None, _NOT_BRACKETS):
         depth += 1 if bracket in b"[{" else -1
@@ -40,10 +40,20 @@ def check_json_body(body: bytes) -> None:
         _check_surrogates(body)
 
 
-def _outside_strings(body: bytes) -> bytes | None:
+def has_more_json_values(body: bytes, most: int) -> bool:
+    """Return whether JSON in UTF-8 has more than `most` values, in time linear in its size."""
+    outside = _outside_strings(body, most)
+    return outside is None or _count_values(outside) > most
+
+
+def _count_values(outside: bytes) -> int:
+    return sum(map(outside.count, (b",", b"[", b"{")))
+
+
+def _outside_strings(body: bytes, most: int) -> bytes | None:
     """Return the bytes that are not in strings; None if there are too many strings."""
     text = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    return None if text.count(b'"') > 4 * MOST_VALUES else b"".join(text.split(b'"')[::2])
+    return None if text.count(b'"') > 4 * most else b"".join(text.split(b'"')[::2])
 
 
 def _check_surrogates(body: bytes) -> None:

@@ -11,9 +11,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.conftest import open_app
-from etude.api.json_body import MOST_DEPTH, MOST_VALUES, check_json_body
 from etude.api.server import create_app
 from etude.errors import Invalid
+from etude.json_limits import MOST_DEPTH, MOST_VALUES, check_json_body
 
 JSON = {"content-type": "application/json"}
 KEYS = ",".join(f'"k{i}":1' for i in range(310_000))
