@@ -356,7 +356,7 @@ def test_an_answer_and_its_chart_tell_their_conditions(visit: Visit, empty: Page
     expect(page.get_by_role("region", name="rides was added")).to_be_visible()
     page.goto(f"{empty.url}/#/ask")
     ask(page, "total km by town where paid is card", "rides")
-    expect(page.locator(".conditions-said")).to_have_text("Only where paid is card.")
+    expect(page.get_by_role("main").get_by_text("Total km by town where paid is card:")).to_be_visible()
     expect(page.locator(".chart .subtitle")).to_have_text("where paid is card")
     ask(page, 'SQL: SELECT "Ride No", km FROM rides ORDER BY 1', "rides")
     expect(page.get_by_role("gridcell", name="1000", exact=True)).to_be_visible()

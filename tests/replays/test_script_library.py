@@ -188,7 +188,8 @@ def test_data_that_moved_are_asked_by_the_same_script(app: App, shop: Path) -> N
     again = ask(app, moved, "How many customers are there per country?")
     event = decision(app, again)
     assert (event.level, event.cause) == ("repair", "moved") and "`shop` moved" in again.replayed
-    assert again.result is not None and first.result is not None and again.result.rows() == first.result.rows()
+    assert again.result is not None and first.result is not None
+    assert sorted(again.result.rows()) == sorted(first.result.rows())
     third = ask(app, moved, "How many customers are there per country?")
     assert decision(app, third).level == "replay"
 

@@ -189,7 +189,8 @@ def test_code_that_replaces_what_assertions_use_is_noticed(repo: Path, patch: st
     (repo / "shop.py").write_text(f"{patch}\n")
     (repo / "test_shop.py").write_text("import shop\n\n\ndef test_it():\n    pass\n")
     run = Suite(PYTEST).run(open_workspace(repo, PYTEST.split()), 1)
-    assert run.problem == "a test that must fail passed"
+    # pytest itself may fail on such a builtin before the end, by chance.
+    assert run.problem in ("a test that must fail passed", "it ended before it had reported all tests")
 
 
 def test_code_that_replaces_nothing_is_not_suspected(repo: Path) -> None:
