@@ -384,6 +384,7 @@ class App:
         k: int = 10,
         offset: int = 0,
         facets: Sequence[str] = (),
+        cancel: Cancellation | None = None,
     ) -> MatchPage:
         """Return the rows of a table that pass `where`, most similar first to a text or to the row of a key.
 
@@ -392,7 +393,7 @@ class App:
         from etude.search.match import Matcher
 
         matcher = Matcher(self, self.indexes, self.source(source), table, columns)
-        return matcher.match(where, like, k, offset, facets)
+        return matcher.match(where, like, k, offset, facets, cancel)
 
     # -- runs
 

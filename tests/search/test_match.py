@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 from tests.search.conftest import write_agency
 
 from etude.app import App
+from etude.cancellation import Cancellation
 from etude.entities import SourceSpec
-from etude.errors import EtudeError, Invalid, InvalidQuery, LimitExceeded, NotFound, Refused, UnknownTable
+from etude.errors import Cancelled, EtudeError, Invalid, InvalidQuery, LimitExceeded, NotFound, Refused, UnknownTable
 from etude.search import match
 from etude.search.match import FacetCounts
 
@@ -55,6 +57,27 @@ def test_filters_of_a_plan_work_too(app: App, agency: str) -> None:
     page = app.match(agency, "workers", FORKLIFT, filters)
     assert [each.row["id"] for each in page.rows] == [1, 4]
     assert page.rows[0].because.startswith('state = "IL" and skill contains "fork"; ')
+
+
+def test_comparing_ends_when_it_is_cancelled(app: App, agency: str) -> None:
+    cancel = Cancellation()
+    cancel.cancel()
+    with pytest.raises(Cancelled):
+        app.match(agency, "workers", FORKLIFT, cancel=cancel)
+
+
+def test_comparing_ends_at_the_time_limit(agency: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(match, "CHUNK", 1)
+    score = match._VectorRanking.score
+
+    def score_slowly(ranking: Any, texts: Sequence[str]) -> list[float]:
+        time.sleep(4)
+        return score(ranking, texts)
+
+    monkeypatch.setattr(match._VectorRanking, "score", score_slowly)
+    late = "Comparing the rows of `workers` exceeded the time limit of 3 s"
+    with App(home=tmp_path / "home", limits={"timeout_s": 3}) as app, pytest.raises(LimitExceeded, match=late):
+        app.match(agency, "workers", FORKLIFT)
 
 
 def test_a_row_can_be_compared_with_others(app: App, agency: str) -> None:

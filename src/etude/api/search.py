@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
@@ -13,6 +14,7 @@ from etude.search.search_results import MatchPage, SearchPage
 
 if TYPE_CHECKING:
     from etude.api.api_call import ApiCall
+    from etude.cancellation import Cancellation
 
 router = APIRouter(tags=["gateway"])
 
@@ -41,10 +43,10 @@ def search_documents(call: ApiCall, body: SearchRequest) -> SearchPage:
 @router.post("/match", response_model=MatchPage)
 async def match(call: AnalystCall, body: MatchRequest) -> MatchPage:
     """Return the rows of a table that pass a filter, most similar first to a text or to another row."""
-    return await call.run_in_thread(search_matches, call, body)
+    return await call.run_while_connected(partial(search_matches, call, body))
 
 
-def search_matches(call: ApiCall, body: MatchRequest) -> MatchPage:
+def search_matches(call: ApiCall, body: MatchRequest, cancel: Cancellation | None = None) -> MatchPage:
     """Filter and rank the rows of a table."""
     call.server.access_control.check_budget(call.caller)
     with charge_sql_request_time(call):
@@ -57,4 +59,5 @@ def search_matches(call: ApiCall, body: MatchRequest) -> MatchPage:
             k=body.k,
             offset=body.offset,
             facets=body.facets,
+            cancel=cancel,
         )

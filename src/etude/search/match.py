@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from etude.cancellation import Cancellation
 from etude.catalog.measure.pii import mask_pii_value
 from etude.cell_text import cell_to_json, cut_json_cell
 from etude.entities import Table
@@ -164,8 +165,12 @@ class Matcher:
         k: int,
         offset: int,
         facets: Sequence[str],
+        cancel: Cancellation | None = None,
     ) -> MatchPage:
-        """Return a page of the rows that pass the filter, most similar first."""
+        """Return a page of the rows that pass the filter, most similar first.
+
+        The limit of time of a query holds for reading and comparing the rows together.
+        """
         started = time.monotonic()
         if not 1 <= k <= K or not 0 <= offset <= OFFSET:
             raise Invalid(f"k is {k} and the offset {offset}.", hint=f"k goes from 1 to {K}, the offset to {OFFSET:,}.")
@@ -179,6 +184,9 @@ class Matcher:
         best: list[tuple[float, str, int, int, tuple[Any, ...]]] = []
         total, most = 0, self._app.settings.search.candidates
         for rows in _chunks(self._rows(sql, most)):
+            self._check_time(started)
+            if cancel is not None:
+                cancel.check()
             values = [dict(zip(names, row)) for row in rows]
             scores = ranking.score([row_document_text(each, self._columns) for each in values])
             for row, each, score in zip(rows, values, scores):
@@ -235,6 +243,16 @@ class Matcher:
                 limit="candidates",
             ) from None
         yield from result.iter_rows_in_pieces()
+
+    def _check_time(self, started: float) -> None:
+        seconds = self._app.settings.limits.timeout_s
+        if time.monotonic() - started > seconds:
+            raise LimitExceeded(
+                f"Comparing the rows of `{self._table.name}` exceeded the time limit of {seconds:g} s.",
+                hint="Narrow `where`, or compare fewer `columns`.",
+                limit="timeout_s",
+                value=seconds,
+            )
 
     # The text to compare with.
 
