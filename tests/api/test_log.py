@@ -50,3 +50,14 @@ def test_another_server_is_observed_over_its_api(tmp_path: Path, shop: Path) -> 
     (finding,) = find_failure_findings(operations)
     assert (finding.count, finding.kind, finding.sources) == (3, "sql", ("shop",))
     assert "does not have" in finding.diagnosis
+
+
+def test_a_page_of_reports_ends_early_if_they_are_long(client: TestClient) -> None:
+    ids = [client.post("/api/log", json={"text": "x" * 190_000, "code": "y" * 190_000}).json()["id"] for _ in range(7)]
+    page = client.get("/api/log?limit=500").json()
+    assert len(page["items"]) < 7
+    found = [item["id"] for item in page["items"]]
+    while page["next"]:
+        page = client.get(f"/api/log?limit=500&cursor={page['next']}").json()
+        found += [item["id"] for item in page["items"]]
+    assert found[:7] == ids[::-1] and len(found) == len(set(found))  # there are those of other tests

@@ -404,6 +404,7 @@ MALFORMED = {
     "another field": FORM % b"other" + b"1\r\n--x--\r\n",
     "no end": FORM % b"file" + b"a\n1\n",
     "no part": b"--x--\r\n",
+    "a field twice": (FORM % b"name" + b"a\r\n") * 2 + FORM % b"file" + b"a\n1\n\r\n--x--\r\n",
     "a long head": b"--x\r\nX-Long: " + b"y" * 20_000 + b"\r\n\r\n",
 }
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from etude.agents.agent_control import AgentControl
 from etude.api.agents import ActionId, Reasoned, hold_agent
 from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import Listing
 from etude.entities import Entity
 from etude.store.agents import ActionInfo, ActionState, AgentStep
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from etude.api.api_call import ApiCall
 
 
-router = APIRouter(tags=["agents"])
+router = APIRouter(tags=["agents"], route_class=JsonRoute)
 
 
 class ActionView(Entity):

@@ -13,6 +13,7 @@ from etude.api import event_streams
 from etude.api.agents import After, AgentId
 from etude.api.api_call import AnalystCall, ReaderCall
 from etude.api.event_streams import EventStream, LastEventId, format_server_sent_event, parse_event_seq
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import Body, Listing
 from etude.errors import Invalid
 from etude.store.topics import ANY, TOPIC, HubEvent, Topics
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from etude.api.api_call import ApiCall
 
 
-router = APIRouter(tags=["agents"])
+router = APIRouter(tags=["agents"], route_class=JsonRoute)
 
 
 AGENT_EVENTS = "hub"
@@ -77,7 +78,7 @@ async def list_events(
 ) -> Listing[HubEvent]:
     """List events in order: the newest, or those after an id. `next` is the value of `after` for the next page.
 
-    A page has at most 4 MiB of bodies, so it may be shorter than `limit`.
+    A page has at most 1 MiB of bodies, so it may be shorter than `limit`.
     """
     topics = Topics(call.app.agents.queue)
     found, more = await call.access_store(topics.page, topic, agent, after, limit)

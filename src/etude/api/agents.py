@@ -18,6 +18,7 @@ from etude.agents.agent_control import (
 )
 from etude.agents.agent_kinds import KindInfo, check_agent_rights, describe_agent_kinds
 from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import Body, Listing
 from etude.store.action import URGENCY
 from etude.store.agents import AgentInfo, AgentStep, Status
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 AgentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", max_length=128)]
 ActionId = Annotated[str, Path(min_length=1, max_length=128)]
 After = Annotated[int | None, Query(ge=0, le=1 << 53, description="Only events beyond this id.")]
-router = APIRouter(tags=["agents"])
+router = APIRouter(tags=["agents"], route_class=JsonRoute)
 
 
 class Reasoned(Body):
@@ -120,7 +121,7 @@ async def list_agents(
 ) -> Listing[AgentInfo]:
     """List agents, newest first; destroyed ones only with `status=destroyed`.
 
-    A page has at most 4 MiB of configurations and outputs, so it may be shorter than `limit`.
+    A page has at most 1 MiB of configurations and outputs, so it may be shorter than `limit`.
     """
     page = await call.access_store(call.app.agents.list, status, limit, cursor)
     return Listing(items=list(page.items), next=page.next)
@@ -153,7 +154,7 @@ async def agent_steps(
 ) -> Listing[AgentStep]:
     """List the steps of an agent, in order. `next` is the value of `after` for the next page.
 
-    A page has at most 4 MiB of inputs and outputs, so it may be shorter than `limit`.
+    A page has at most 1 MiB of inputs and outputs, so it may be shorter than `limit`.
     """
     page = await call.access_store(call.app.agents.steps_page, agent_id, after, limit)
     return Listing(items=list(page.items), next=page.next)

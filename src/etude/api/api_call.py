@@ -54,8 +54,19 @@ class ApiCall:
         """Run blocking work that may take much memory in a thread; few at once."""
         return await self.server.run_large(self.caller.tenant, work, *arguments, **keywords)
 
+    async def compute(self, work: Callable[[], T]) -> T:
+        """Run work in a thread that takes a fraction of a second and does not wait for anything; one at a time."""
+        return await self.server.compute(self.caller.tenant, work)
+
     async def run_while_connected(self, work: Callable[[Cancellation], T]) -> T:
         """Run blocking work in a thread, and cancel it if the client disconnects."""
+        return await self._cancel_with_client(self.run_in_thread, work)
+
+    async def run_large_while_connected(self, work: Callable[[Cancellation], T]) -> T:
+        """Run blocking work that may take much memory in a thread, and cancel it if the client disconnects."""
+        return await self._cancel_with_client(self.run_large, work)
+
+    async def _cancel_with_client(self, run: Callable[..., Awaitable[T]], work: Callable[[Cancellation], T]) -> T:
         cancel = Cancellation()
 
         async def watch() -> None:
@@ -64,7 +75,7 @@ class ApiCall:
 
         watching = asyncio.create_task(watch())
         try:
-            return await self.run_in_thread(work, cancel)
+            return await run(work, cancel)
         finally:
             watching.cancel()
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.runs import make_run_state
 from etude.api.schemas import Listing, RunState
 from etude.catalog.drift.change import Change
@@ -29,7 +30,7 @@ PAGE_POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 """A page shows values of the data: it gets an origin of its own, so that it cannot use the caller's key."""
-router = APIRouter(tags=["catalogs"])
+router = APIRouter(tags=["catalogs"], route_class=JsonRoute)
 
 
 class CatalogRequest(Entity):

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from etude.api.api_call import AnalystCall, ReaderCall
 from etude.api.event_streams import DOCUMENTED, HEARTBEAT_S, EventStream, LastEventId, format_server_sent_event
+from etude.api.json_route import JsonRoute
 from etude.api.runs import start_requested_run
 from etude.api.schemas import AskedBudget, ChatMessage, RunRequest
 from etude.api.server_state import RETRY_S
@@ -45,7 +46,7 @@ SHOWN_ROWS = 100
 WAIT_S = 60.0
 """How much longer than its time budget to wait for a run."""
 _EVENT_ID = re.compile(r"(\d{1,10})(?:\.(\d{1,3}))?")
-router = APIRouter(tags=["chat"])
+router = APIRouter(tags=["chat"], route_class=JsonRoute)
 
 
 @router.post("/chat", response_model=AnswerBody)

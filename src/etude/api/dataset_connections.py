@@ -8,6 +8,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from etude.api.api_call import AdminCall, AnalystCall
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import Body
 from etude.entities import SourceSpec
 from etude.errors import Forbidden
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from etude.api.api_call import ApiCall
 
 SHOP = "shop"
-router = APIRouter(tags=["datasets"])
+router = APIRouter(tags=["datasets"], route_class=JsonRoute)
 
 
 class ConnectRequest(Body):

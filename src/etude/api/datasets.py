@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.responses import respond_with_etag
 from etude.api.result_formats import ResultSelection, format_result_as_json
 from etude.api.runs import SAME, IfNoneMatch
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _WHOLE = ("INT", "HUGEINT", "SERIAL")
 _PARTS = ("DECIMAL", "NUMERIC", "DOUBLE", "FLOAT", "REAL")
-router = APIRouter(tags=["datasets"])
+router = APIRouter(tags=["datasets"], route_class=JsonRoute)
 
 
 @router.get("/datasets", response_model=Listing[Dataset])

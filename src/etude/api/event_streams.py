@@ -12,6 +12,7 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 
 from etude.api.api_call import ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.entities import ENDED, Run
 from etude.errors import Invalid
 from etude.events import Entry
@@ -32,7 +33,7 @@ DOCUMENTED: dict[int | str, dict[str, Any]] = {
 _POSITION = re.compile(r"(?P<run>[\w-]{1,100}):(?P<seq>\d{1,10})")
 
 LastEventId = Annotated[str | None, Header(description="The last id received; browsers send it themselves.")]
-router = APIRouter(tags=["streams"])
+router = APIRouter(tags=["streams"], route_class=JsonRoute)
 
 
 class EventStream(StreamingResponse):

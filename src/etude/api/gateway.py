@@ -9,6 +9,7 @@ from fastapi.responses import PlainTextResponse
 
 from etude.api.api_call import AnalystCall, ReaderCall
 from etude.api.chat import begin_chat_answer, make_chat_answer, wait_for_chat_answer
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import (
     QuestionRequest,
     SqlRequest,
@@ -16,7 +17,7 @@ from etude.api.schemas import (
 from etude.api.sql_requests import run_sql_request
 from etude.entities import AnswerBody, RowPage
 
-router = APIRouter(tags=["gateway"])
+router = APIRouter(tags=["gateway"], route_class=JsonRoute)
 
 
 @router.post("/sql", response_model=RowPage)

@@ -15,6 +15,7 @@ from fastapi.responses import PlainTextResponse
 
 from etude import __version__
 from etude.api.api_call import AdminCall, AnyCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import Gpu, Health, LocalModelStatus, PartStatus, Vram
 from etude.errors import EtudeError, Forbidden, Unavailable
 from etude.operations.status import Status, installation_status, status_measures, status_measures_without_store
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from etude.api.server_state import ServerState
 
 OLLAMA = "http://localhost:11434"
-router = APIRouter(tags=["health"])
-probes = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=JsonRoute)
+probes = APIRouter(tags=["health"], route_class=JsonRoute)
 
 
 @probes.get("/health", response_model=Health)

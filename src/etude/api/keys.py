@@ -8,11 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from etude.api.api_call import AdminCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.responses import mark_response_secret
 from etude.api.schemas import KeyRequest, Listing, NewKey
 from etude.store.identity import ApiKey, AuditEntry, Spent
 
-router = APIRouter(tags=["keys"])
+router = APIRouter(tags=["keys"], route_class=JsonRoute)
 
 
 @router.get("/keys", response_model=Listing[ApiKey])

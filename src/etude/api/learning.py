@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from etude.api.api_call import AdminCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import (
     CurvePoint,
     DraftSummary,
@@ -34,7 +35,7 @@ FIELDS = frozenset({"rationale", "reason", "hunks", "score_before", "score_after
 MOST_LOG = 300.0
 """JSON has no number beyond this power of e."""
 Repo = Annotated[str | None, Query(max_length=4000, description="Only those of this folder.")]
-router = APIRouter(tags=["learning"])
+router = APIRouter(tags=["learning"], route_class=JsonRoute)
 
 
 @router.get("/learning/edits", response_model=Listing[EditSummary])

@@ -7,11 +7,12 @@ from fastapi import APIRouter, Request, Response
 from etude.api.access_control import COOKIE, access_csrf_token
 from etude.api.api_call import AnyCall
 from etude.api.api_caller import ApiCaller
+from etude.api.json_route import JsonRoute
 from etude.api.responses import mark_response_secret
 from etude.api.schemas import Login, LoginRequest
 from etude.store.identity import LOGIN_S
 
-router = APIRouter(tags=["keys"])
+router = APIRouter(tags=["keys"], route_class=JsonRoute)
 
 
 @router.get("/session", response_model=Login)

@@ -25,6 +25,7 @@ from etude.api.answer_text import (
 from etude.api.api_call import AnalystCall, ReaderCall
 from etude.api.chat import begin_chat_answer, cancel_chat_if_client_leaves, cancel_chat_on_leave, wait_for_chat_answer
 from etude.api.event_streams import SCHEMA, EventStream
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import TEXT
 from etude.entities import Run
 from etude.errors import EtudeError, Invalid, NotFound, problem
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 MODEL = "etude"
 Finish = Literal["stop", "length", "content_filter"]
-router = APIRouter(prefix="/v1", tags=["openai"])
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=JsonRoute)
 
 
 class _LenientModel(BaseModel):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query
 
 from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import Listing, ReportRequest
 from etude.store.identity import Report
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from etude.api.api_call import ApiCall
 
 
-router = APIRouter(tags=["gateway"])
+router = APIRouter(tags=["gateway"], route_class=JsonRoute)
 
 
 @router.post("/log", status_code=201, response_model=Report)
@@ -36,6 +37,9 @@ def add_report(call: ApiCall, body: ReportRequest) -> Report:
 async def list_reports(
     call: ReaderCall, limit: Annotated[int, Query(ge=1, le=500)] = 50, cursor: str | None = None
 ) -> Listing[Report]:
-    """List reports, newest first."""
+    """List reports, newest first.
+
+    A page has about 1 MiB, so it may be shorter than `limit`.
+    """
     page = await call.access_store(call.server.identity.reports, call.caller.tenant, limit, cursor)
     return Listing(items=page.items, next=page.next)

@@ -14,6 +14,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 
 from etude.api import result_formats as formats
 from etude.api.api_call import ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.problems import HttpError
 from etude.api.runs import SAME, IfNoneMatch
 from etude.entities import Artifact, ResultInfo, RowPage, Run
@@ -29,7 +30,7 @@ NAME_CHARS = 60
 """Characters of a question in the name of a file."""
 PIECE = 1 << 20
 """Bytes of an artifact that are read at once."""
-router = APIRouter(tags=["runs"])
+router = APIRouter(tags=["runs"], route_class=JsonRoute)
 
 
 @router.get(

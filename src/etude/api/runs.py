@@ -11,6 +11,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import Field
 
 from etude.api.api_call import AdminCall, AnalystCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.responses import respond_in_pieces, respond_with_etag
 from etude.api.schemas import (
     AnswerRequest,
@@ -43,7 +44,7 @@ WAIT_S = 300
 """The longest that a request may wait for a run."""
 IfNoneMatch = Annotated[str | None, Header(description="Only if the ETag is no longer this one.")]
 SAME: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified."}}
-router = APIRouter(tags=["runs"])
+router = APIRouter(tags=["runs"], route_class=JsonRoute)
 
 
 # Start.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query
 
 from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import Listing, ScriptSummary, ScriptUsage, WithdrawRequest
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from etude.api.api_call import ApiCall
     from etude.store.scripts import ScriptUse, StoredScript
 
-router = APIRouter(tags=["scripts"])
+router = APIRouter(tags=["scripts"], route_class=JsonRoute)
 
 
 @router.get("/scripts", response_model=Listing[ScriptSummary])

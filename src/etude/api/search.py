@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.schemas import MatchRequest, SearchRequest
 from etude.api.sql_requests import charge_sql_request_time
 from etude.search.search_results import MatchPage, SearchPage
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from etude.api.api_call import ApiCall
     from etude.cancellation import Cancellation
 
-router = APIRouter(tags=["gateway"])
+router = APIRouter(tags=["gateway"], route_class=JsonRoute)
 
 
 @router.post("/search", response_model=SearchPage)
@@ -43,7 +44,7 @@ def search_documents(call: ApiCall, body: SearchRequest) -> SearchPage:
 @router.post("/match", response_model=MatchPage)
 async def match(call: AnalystCall, body: MatchRequest) -> MatchPage:
     """Return the rows of a table that pass a filter, most similar first to a text or to another row."""
-    return await call.run_while_connected(partial(search_matches, call, body))
+    return await call.run_large_while_connected(partial(search_matches, call, body))
 
 
 def search_matches(call: ApiCall, body: MatchRequest, cancel: Cancellation | None = None) -> MatchPage:

@@ -74,6 +74,8 @@ class ServerState:
         # More threads than engines would only wait for an engine.
         self.queries = FairShare(self.app.settings.engine.processes)
         self.large = FairShare(LARGE)
+        # Work that holds the interpreter: two at once would only make the event loop wait longer.
+        self.computing = FairShare(1)
         self.findings = RecentFindings()
         self.requests: set[asyncio.Task[Any]] = set()
         """The tasks of requests in flight that a shutdown waits for."""
@@ -151,6 +153,11 @@ class ServerState:
         """Run a short access of a tenant to the store in a thread; others do not wait for it if it takes long."""
         async with hold_fair_slot(self.reads, tenant):
             return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.tenant_readers)
+
+    async def compute(self, tenant: str, work: Callable[[], T]) -> T:
+        """Run work of a tenant in a thread that takes a fraction of a second and does not wait for anything."""
+        async with hold_fair_slot(self.computing, tenant):
+            return await anyio.to_thread.run_sync(work, limiter=self.tenant_readers)
 
     async def run_briefly(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a check in a thread; raise `Unavailable` after `PROBE_S`, so that what hangs does not silence the server.

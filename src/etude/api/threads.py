@@ -8,13 +8,14 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from etude.api.api_call import AnalystCall, ReaderCall
+from etude.api.json_route import JsonRoute
 from etude.api.responses import respond_in_pieces
 from etude.api.schemas import ForkRequest, Listing, ThreadRequest
 from etude.entities import Message, Thread
 
 PAGE_CHARS = 4_000_000
 """Characters of text in a page of messages."""
-router = APIRouter(tags=["threads"])
+router = APIRouter(tags=["threads"], route_class=JsonRoute)
 
 
 @router.get("/threads", response_model=Listing[Thread])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from etude.store.base import Store
 
 BATCH = 1 << 20
-"""Bytes that are gathered before they are written, so that a large file needs few writes."""
+"""Bytes that are gathered before they are parsed and written, so that a large file needs few writes."""
 MOST_HEAD = 8 << 10
 """The most bytes of the head of a part."""
 MOST_FIELD = 200
@@ -123,23 +123,32 @@ async def _receive(
     form: UploadFormReader | None,
     count: Callable[[int], None],
 ) -> None:
-    size = 0
+    size = waiting = 0
+    chunks: list[bytes] = []
 
     def write() -> None:
         count(size)
         writing.write()
 
+    async def process() -> None:
+        data = b"".join(chunks)
+        chunks.clear()
+        if form is not None:
+            await call.compute(lambda: form.feed(data))
+        else:
+            writing.add(data)
+        await anyio.to_thread.run_sync(write)
+
     async for chunk in _chunks(request):
         size += len(chunk)
+        waiting += len(chunk)
         if size > call.app.settings.server.upload:
             _check_size(call, size)
-        if form is not None:
-            form.feed(chunk)
-        else:
-            writing.add(chunk)
-        if writing.waiting >= BATCH:
-            await anyio.to_thread.run_sync(write)
-    await anyio.to_thread.run_sync(write)
+        chunks.append(chunk)
+        if waiting >= BATCH:
+            waiting = 0
+            await process()
+    await process()
 
 
 async def _chunks(request: Request) -> AsyncIterator[bytes]:
@@ -161,8 +170,6 @@ class UploadBodyWriter:
 
     def __init__(self, folder: Path) -> None:
         self.files: list[ReceivedFile] = []
-        self.waiting = 0
-        """Bytes that are not written yet."""
         self._folder = folder
         self._open = ExitStack()
         self._pending: list[tuple[IO[bytes], bytes]] = []
@@ -186,11 +193,10 @@ class UploadBodyWriter:
         """Add bytes to the file; `write` writes them."""
         if self._file is not None:
             self._pending.append((self._file, data))
-            self.waiting += len(data)
 
     def write(self) -> None:
         """Write the bytes that wait."""
-        pending, self._pending, self.waiting = self._pending, [], 0
+        pending, self._pending = self._pending, []
         at = 0
         while at < len(pending):
             file, parts = pending[at][0], []
@@ -256,6 +262,8 @@ class UploadFormReader:
         self._field = options.get(b"name", b"").decode("utf-8", "replace")
         if self._field == "file":
             self._writing.begin(options.get(b"filename", b"file").decode("utf-8", "replace"))
+        elif self._field in self.fields:
+            raise Invalid(f"The form has the field `{self._field}` twice.", hint="Send it once.")
         elif self._field != "name":
             raise Invalid(f"`{self._field[:100]}` is not a field of an upload.", hint="Use `file` and `name`.")
 

@@ -172,6 +172,8 @@ class Matcher:
         The limit of time of a query holds for reading and comparing the rows together.
         """
         started = time.monotonic()
+        if cancel is not None:
+            cancel.check()  # its client may have left while it waited for its turn
         if not 1 <= k <= K or not 0 <= offset <= OFFSET:
             raise Invalid(f"k is {k} and the offset {offset}.", hint=f"k goes from 1 to {K}, the offset to {OFFSET:,}.")
         if len(facets) > FACETS:
@@ -356,9 +358,9 @@ class _VectorRanking(_Ranking):
         np = load_numpy_for_embeddings()
         fingerprints = [index_document_fingerprint(text) for text in texts]
         missing = {f: t for f, t in zip(fingerprints, texts) if f not in self._known}
-        if missing:
-            self._known |= zip(missing, self._model.embed(list(missing.values())))
-        return [float(s) for s in np.stack([self._known[f] for f in fingerprints]) @ self._vector]
+        embedded = dict(zip(missing, self._model.embed(list(missing.values())))) if missing else {}
+        vectors = [embedded[f] if f in embedded else self._known[f] for f in fingerprints]
+        return [float(s) for s in np.stack(vectors) @ self._vector]
 
     def nearest_column(self, row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, float]:
         filled = [c for c in columns if row[c] not in (None, "")]

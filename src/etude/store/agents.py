@@ -30,7 +30,7 @@ ActionState = Literal["ready", "delayed", "running", "done", "failed", "cancelle
 Activity = Literal["running", "queued", "waiting", "idle", "done", "pausing", "paused", "destroying", "destroyed"]
 
 MAX_LISTENING_STATE = 1 << 20
-PAGE_CHARS = 4 << 20
+PAGE_CHARS = 1 << 20
 """The most characters of configurations, outputs and payloads on a page. Lengths are read first: a page of large ones
 may take gigabytes."""
 NO_STATE = "{}"

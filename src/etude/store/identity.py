@@ -85,6 +85,10 @@ FREE_REPLY = "DELETE FROM replies WHERE owner = ? AND name = ?"
 OLD_REPLIES = "DELETE FROM replies WHERE created_at <= ?"
 ADD_REPORT = "INSERT INTO reports (id, at, tenant, body) VALUES (?, ?, ?, ?)"
 REPORTS = "SELECT id, at, CAST(body AS TEXT) FROM reports WHERE tenant = ?"
+PAGE_CHARS = 1 << 20
+"""Characters of a page of reports; it has one, however long."""
+AT_ONCE = 20
+"""Reports that are read at once, as each may be long."""
 
 
 class KeyLimits(Entity):
@@ -496,9 +500,19 @@ class Identity:
         return made
 
     def reports(self, tenant: str = MAIN, limit: int = 50, cursor: str | None = None) -> Page[Report]:
-        """Return the reports of agents, newest first."""
-        rows, following = self._list(REPORTS, tenant, limit, cursor)
-        return Page([Report(id=row[0], at=_utc(row[1]), **json.loads(row[2])) for row in rows], following)
+        """Return the reports of agents, newest first; a page ends early if it has `PAGE_CHARS` characters."""
+        asked, found, size = max(1, min(limit, 1000)), list[Any](), 0
+        while len(found) < asked and size <= PAGE_CHARS:
+            rows, cursor = self._list(REPORTS, tenant, min(asked - len(found), AT_ONCE), cursor)
+            for row in rows:
+                size += len(row[2])
+                if found and size > PAGE_CHARS:
+                    cursor = str(found[-1][0])
+                    break
+                found.append(row)
+            if cursor is None:
+                break
+        return Page([Report(id=row[0], at=_utc(row[1]), **json.loads(row[2])) for row in found], cursor)
 
 
 def daily_limits_of_key(key: ApiKey, defaults: ServerSettings) -> dict[str, float]:

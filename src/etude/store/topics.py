@@ -20,7 +20,7 @@ from etude.store.queue_dialect import json_for_queue
 
 TOPIC = re.compile(r"[a-z0-9_]+([.-][a-z0-9_]+)*")
 MAX_BODY = 1 << 20
-PAGE_CHARS = 4 << 20
+PAGE_CHARS = 1 << 20
 """The most characters of the bodies of events that are read at once; one event is always read."""
 SETTLE_S = 2.0
 """How long to wait for a missing id: its transaction may not have committed yet."""
