@@ -336,6 +336,15 @@ def test_a_traceback_ends_with_the_hint(db: etude.Connection) -> None:
         assert traceback.format_exception(error)[-1].strip() == "hint: Did you mean `customers`?"
 
 
+def test_a_question_about_a_frame_is_answered(tmp_path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"country": ["FR", "ES", "FR"], "target": [1, 2, 3]})
+    with App(home=tmp_path / "home") as app:
+        answer = etude.ask(frame, "total target by country", app=app)
+    assert answer.result is not None and sorted(answer.result.rows()) == [("ES", 2), ("FR", 4)]
+
+
 def test_a_frame_alone_is_a_table_and_loses_nothing(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     periods = pandas.PeriodIndex(["2025-01"], freq="M")

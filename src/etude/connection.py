@@ -59,11 +59,21 @@ def connect(
     return Connection(chosen, {n: os.fspath(u) for n, u in others.items()}, app)
 
 
-def ask(source: str | os.PathLike[str] | None, question: str, /, *, app: App | None = None, **options: Any) -> Answer:
-    """Answer a question about a source (`$ETUDE_SOURCE` if None). See `App.ask` for the options.
+def ask(
+    source: str | os.PathLike[str] | Mapping[str, Any] | Any | None,
+    question: str,
+    /,
+    *,
+    app: App | None = None,
+    **options: Any,
+) -> Answer:
+    """Answer a question about a source, as `connect` takes it (`$ETUDE_SOURCE` if None). See `App.ask` for the options.
 
     Raises the error that the run ended with. If the answer has a `question`, answer it with `reply`.
     """
+    if source is not None and not isinstance(source, str | os.PathLike):
+        with connect(source, app=app) as connection:
+            return connection.ask(question, **options)
     chosen = require_app_source(os.fspath(source) if source is not None else None, os.environ)
     opened = app or App()
     try:

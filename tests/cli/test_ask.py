@@ -70,9 +70,10 @@ def test_json_has_every_event_and_then_the_answer(place: Path) -> None:
 
 def test_a_question_back_waits_for_a_reply(place: Path) -> None:
     asked = etude(place, "ask", "fruit.csv", "How many are ripe?")
-    assert "Ripe ones only?" in asked.stdout and "- yes" in asked.stdout
+    assert "Ripe ones only?" in asked.stdout and "1. yes" in asked.stdout
     run_id = asked.stdout.split("--reply ")[1].split()[0]
-    assert etude(place, "ask", "fruit.csv", "yes", "--reply", run_id).stdout.startswith("All of them.")
+    assert etude(place, "ask", "fruit.csv", "1", "--reply", run_id).stdout.startswith("All of them.")
+    assert '"reply":"yes"' in etude(place, "runs", "show", run_id, "--json").stdout.replace('": "', '":"')
 
 
 def test_a_question_back_names_the_source_in_the_command_that_replies(place: Path) -> None:

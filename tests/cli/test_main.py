@@ -117,6 +117,19 @@ def test_a_question_loads_what_it_uses(tmp_path: Path, command: str, text: str) 
     assert [m for m in loaded if m in unused or m.startswith(tuple(f"{part}." for part in unused))] == []
 
 
+def test_words_without_quotes_are_explained(etude: Any) -> None:
+    done = etude("ask", "sales.csv", "how", "many", "orders")
+    assert done.code == 2 and "unrecognized arguments: many orders" in done.err
+    assert "hint: Put a question or a query of several words in quotes." in done.err
+
+
+def test_a_home_that_cannot_be_made_is_no_defect(etude: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sales.csv").write_text("a\n1\n")
+    monkeypatch.setenv("ETUDE_HOME", "/proc/etude")
+    done = etude("sql", str(tmp_path / "sales.csv"), "SELECT 1")
+    assert done.code == 69 and "`/proc/etude` cannot be written" in done.err and "ETUDE_HOME" in done.err
+
+
 def test_a_wrong_command_gets_a_suggestion(etude: Any) -> None:
     done = etude("slq")
     assert (done.code, done.out) == (2, "")

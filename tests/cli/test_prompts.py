@@ -54,6 +54,23 @@ def test_the_last_query_of_a_script_needs_no_semicolon() -> None:
     assert "1 row" in out
 
 
+def test_ctrl_c_discards_an_unfinished_query(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = iter(["SELECT half", KeyboardInterrupt(), "SELECT 7 AS seven;", EOFError()])
+
+    def type_next(_: str = "") -> str:
+        line = next(typed)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+    monkeypatch.setattr("builtins.input", type_next)
+    assert run_command(["shell", "shop.duckdb", "--sql"]) == 0
+    seen = capsys.readouterr()
+    assert "seven" in seen.out and "error" not in seen.err
+
+
 def test_exit_below_a_query_runs_it_and_ends() -> None:
     out, err = spoken("shell", "shop.duckdb", "--sql", lines=["SELECT 7 AS seven", "exit", "SELECT 8 AS eight;"])
     assert "seven" in out and "eight" not in out and not err

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -81,8 +82,14 @@ def ask_question(
             sys.stderr.write(f"note: {printable(note)}\n")
         return app.ask(source, question, model=model, thread_id=thread, fresh=fresh, on_entry=show)
     run_id = app.store.resolve_run(reply)
-    app.runs.answer(run_id, question)
+    app.runs.answer(run_id, _chosen(question, app.store.run(run_id).choices))
     return app.runs.answer_of(app.runs.work(run_id, on_entry=show))
+
+
+def _chosen(text: str, choices: Sequence[str]) -> str:
+    """Return the choice whose number the text is; otherwise the text, which may also be a choice that is a number."""
+    number = int(text) if text.isdecimal() and len(text) < 3 else 0
+    return choices[number - 1] if text not in choices and 1 <= number <= len(choices) else text
 
 
 class AskSteps:
@@ -164,12 +171,18 @@ def print_similar_questions(answer: Answer, out: IO[str]) -> None:
 
 
 def print_asked_answer(
-    answer: Answer, out: IO[str], keep: Path | None = None, said: bool = False, source: str = "SOURCE"
+    answer: Answer,
+    out: IO[str],
+    keep: Path | None = None,
+    said: bool = False,
+    source: str = "SOURCE",
+    prompts: bool = False,
 ) -> None:
     """Print an answer with its results in order, its chart, and the ids of its run and thread.
 
     A chart that text cannot show is written to a file in the folder `keep`, which is named. If the reader has seen the
-    text already (`said`), it is left out. `source` is what was asked, for the command that replies.
+    text already (`said`), it is left out. `source` is what was asked, for the command that replies; a caller that
+    `prompts` takes the reply itself.
     """
     import itertools
     import shlex
@@ -180,8 +193,11 @@ def print_asked_answer(
     from etude.runtime.answer import chosen_answer_results
 
     if answer.question:
-        choices = "".join(f"\n  - {printable(c)}" for c in answer.choices)
+        choices = "".join(f"\n  {number}. {printable(c)}" for number, c in enumerate(answer.choices, 1))
         out.write(f"{printable_lines(answer.question)}{choices}\n")
+        if prompts:
+            out.write("\nType a number, or answer in words.\n" if answer.choices else "")
+            return
         named = shlex.quote(printable(source)) if source != "SOURCE" else source
         out.write(f'\nReply with:  etude ask {named} "your answer" --reply {answer.run_id}\n')
         return

@@ -68,7 +68,7 @@ def _converse(app: App, source: str, model: str | None, thread: str | None) -> N
                 write_result_output(answer.result, prompt_options(commands))
             else:
                 charts, said = app.settings.home / "charts", steps.said(answer)
-                print_asked_answer(answer.require(), sys.stdout, charts, said=said, source=source)
+                print_asked_answer(answer.require(), sys.stdout, charts, said=said, source=source, prompts=True)
         except EtudeError as error:
             report_main_error(error, argparse.Namespace())
         except KeyboardInterrupt:

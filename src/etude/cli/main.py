@@ -60,6 +60,10 @@ PROMPTS = frozenset({"chat", "shell"})
 """Commands in which Ctrl-C ends one answer or query, not the command."""
 
 
+TEXT_LAST = frozenset({"etude ask", "etude sql", "etude search"})
+"""Commands whose last argument is a text."""
+
+
 _HOME_HINT = "Check the path; ETUDE_HOME names the folder where etude keeps its files, and must be a folder."
 _OF_THE_MACHINE = {
     errno.ENOSPC: "Free space on that disk, or write to another one.",
@@ -80,7 +84,10 @@ class MainParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the arguments and exit with 2."""
         self.print_usage(sys.stderr)
-        sys.stderr.write(f"error: {_shown(message)}\n  hint: `{self.prog} --help` shows what can be given.\n")
+        hint = f"`{self.prog} --help` shows what can be given."
+        if self.prog in TEXT_LAST and message.startswith("unrecognized arguments: "):
+            hint = "Put a question or a query of several words in quotes."
+        sys.stderr.write(f"error: {_shown(message)}\n  hint: {hint}\n")
         raise SystemExit(2)
 
 
@@ -202,6 +209,9 @@ def _explained(error: Exception) -> Exception:
     """Return the error of a disk or a folder as an error with the reason; any other error as it is."""
     from etude.errors import Unavailable
 
+    if isinstance(error, FileNotFoundError) and _is_at_home(error.filename):
+        # No folder can be made there, as in /proc.
+        return Unavailable(f"`{error.filename}` cannot be written: {error.strerror}.", hint=_HOME_HINT)
     if not isinstance(error, OSError) or error.errno not in _OF_THE_MACHINE:
         return error
     place = f"`{error.filename}`" if isinstance(error.filename, str) else "The output"
@@ -210,6 +220,18 @@ def _explained(error: Exception) -> Exception:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Unavailable(f"{place} cannot be written: {error.strerror}.", hint=_OF_THE_MACHINE[error.errno])
+
+
+def _is_at_home(path: object) -> bool:
+    """Return whether a path is the folder where etude keeps its files, or above or below it."""
+    from pathlib import Path
+
+    from etude.defaults import default_home
+
+    if not isinstance(path, str):
+        return False
+    home, given = Path(os.environ.get("ETUDE_HOME") or default_home()).absolute(), Path(path).absolute()
+    return given.is_relative_to(home) or home.is_relative_to(given)
 
 
 def _note_interrupts(seen: list[int] | None) -> None:

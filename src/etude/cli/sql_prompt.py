@@ -110,10 +110,15 @@ def _read_query(commands: PromptCommands) -> str | None:
     """Read lines up to a `;` or a command; None at the end."""
     lines: list[str] = []
     while True:
-        line = read_prompt_line("sql> " if not lines else " ... ")
+        try:
+            line = _input_line("sql> " if not lines else " ... ")
+        except KeyboardInterrupt:
+            sys.stdout.write("\n")
+            lines = []
+            continue
         if line is None:
-            # A last query without `;` runs as well: input may be a file.
-            return "\n".join(lines) if "".join(lines).strip() else None
+            # A last query without `;` runs as well if the input is a file; a person who leaves has not finished it.
+            return "\n".join(lines) if "".join(lines).strip() and not sys.stdin.isatty() else None
         if line.strip().lower().rstrip(";") in EXIT:
             commands.ends = True
             return "\n".join(lines) if "".join(lines).strip() else None
@@ -129,13 +134,19 @@ def _read_query(commands: PromptCommands) -> str | None:
 def read_prompt_line(prompt: str) -> str | None:
     """Return a line, None at the end of input, or nothing after Ctrl-C."""
     try:
+        return _input_line(prompt)
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")
+        return ""
+
+
+def _input_line(prompt: str) -> str | None:
+    """Return a line, or None at the end of input."""
+    try:
         return input(prompt if sys.stdin.isatty() else "")
     except EOFError:
         sys.stdout.write("\n" if sys.stdin.isatty() else "")
         return None
-    except KeyboardInterrupt:
-        sys.stdout.write("\n")
-        return ""
 
 
 @contextlib.contextmanager
