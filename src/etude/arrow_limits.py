@@ -19,8 +19,8 @@ EXTRA = 256 << 20
 METADATA = 32 << 20
 """The most bytes of metadata in a stream: parsed, it takes many times as much memory."""
 FIELDS = 10_000
-"""The most fields of a schema, nested ones included: each takes tens of kilobytes where a table is stored or read, however
-few rows there are."""
+"""The most fields of a schema, nested ones included: each takes tens of kilobytes where a table is stored or read,
+however few rows there are."""
 DEPTH = 60
 """The most levels of nested types. Arrow refuses 64 with an error that users do not understand."""
 NAME_BYTES = 4 << 20
@@ -95,7 +95,7 @@ def _inner_fields(arrow: Any) -> Sequence[tuple[str, Any]]:
 
 
 def check_type_names(types: Sequence[str]) -> None:
-    """Raise `LimitExceeded` if an engine's names of column types are too long together: an enum's has all its values."""
+    """Raise `LimitExceeded` if the names of an engine's types are too long together: an enum's has all its values."""
     if sum(map(len, types)) > NAME_BYTES:
         raise _names_too_long()
 

@@ -13,7 +13,7 @@ import pytest
 
 from etude.app import App
 from etude.entities import Limits, SourceSpec
-from etude.errors import Cancelled, EtudeError, LimitExceeded, UnknownTable
+from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, UnknownTable
 from etude.sources.base import LoadProgress
 from etude.sources.source import Source
 
@@ -182,6 +182,18 @@ def test_a_duckdb_catalog_does_not_name_tables_that_are_not_granted(tmp_path: Pa
     (pub,) = (table for table in catalog.tables if table.name == "pub")
     assert [key.to_table.lower() for key in pub.foreign_keys] == ["people"]
     assert "ssn" not in catalog.model_dump_json()
+
+
+def test_a_granted_view_that_cannot_be_read_does_not_name_what_it_reads(tmp_path: Path) -> None:
+    path = tmp_path / "crm.duckdb"
+    with duckdb.connect(str(path)) as made:
+        made.execute("CREATE SCHEMA s; CREATE TABLE s.payroll AS SELECT 1 AS a; USE crm.s")
+        made.execute("CREATE VIEW main.few AS SELECT a FROM payroll; USE crm.main; DROP TABLE s.payroll")
+    spec = SourceSpec(url=str(path), tables=("few",))
+    app = App(home=tmp_path / "home", record=False, sources={"shop": spec})
+    with app, pytest.raises(SourceError, match="granted view `few`") as failed:
+        app.sql("shop", "SELECT * FROM few")
+    assert "payroll" not in str(failed.value) + failed.value.hint and str(path) not in str(failed.value)
 
 
 NESTED = "{" + ",".join(f"'a{i}':1" for i in range(60)) + "}"

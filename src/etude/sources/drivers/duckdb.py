@@ -99,6 +99,8 @@ class DuckdbDriver(Driver):
             raise _cannot_open(mount, error) from None
 
     def _view_granted(self, mount: Mount) -> None:
+        import duckdb
+
         hidden = self._hidden[mount.name]
         rows = self._connection.execute(
             "SELECT schema_name, table_name, false FROM duckdb_tables() WHERE database_name = $1 UNION ALL "
@@ -120,7 +122,15 @@ class DuckdbDriver(Driver):
                 path = (mount.name, schema, table)
                 self._hiding.add((fold_duckdb_name(path[0]), fold_duckdb_name(path[1]), fold_duckdb_name(path[2])))
             name = f"{quote_identifier(mount.name)}.{inside}"
-            self._connection.execute(f"CREATE VIEW {name} AS FROM {hidden}.{inside}{fence}")
+            try:
+                self._connection.execute(f"CREATE VIEW {name} AS FROM {hidden}.{inside}{fence}")
+            except (duckdb.CatalogException, duckdb.BinderException):
+                # Without DuckDB's message, which names tables that are not granted, and without the path.
+                raise SourceError(
+                    f"The granted {'view' if is_view else 'table'} `{_shown(schema, table)}` of `{mount.name}` cannot "
+                    "be read: DuckDB does not find all that its definition names.",
+                    hint="Create the view again with the schema before each table that it reads, or grant another.",
+                ) from None
 
     def _harden(self, memory: int, threads: int, scratch: str) -> None:
         run = self._connection.execute
