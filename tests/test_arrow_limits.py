@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from etude import arrow_limits
-from etude.arrow_limits import check_arrow_limits, check_arrow_row_bytes
+from etude.arrow_limits import (
+    check_arrow_limits,
+    check_arrow_row_bytes,
+    check_arrow_schema,
+    check_arrow_stream_schema,
+)
 from etude.errors import LimitExceeded
+from etude.sessions.session import _read_table
 from etude.sources.engine_client import _decode
 
 LONG = "x" * 1_000_000
@@ -137,3 +144,84 @@ def test_many_rows_of_normal_width_are_not_wide() -> None:
     maps = pa.array([[("key", "x" * 1000)]] * 10_000, pa.map_(pa.string(), pa.string()))
     lists = pa.array([["x" * 1000]] * 10_000)
     check_arrow_row_bytes(pa.record_batch([vector, maps, lists], ["v", "m", "l"]), 20_000)
+
+
+HUNDRED = pa.struct([(f"a{i}", pa.int32()) for i in range(100)])
+MANY_FIELDS = {
+    "columns": pa.schema([(f"a{i}", pa.int32()) for i in range(10_001)]),
+    "structs": pa.schema([(f"s{i}", HUNDRED) for i in range(100)]),
+    "lists of structs": pa.schema([(f"s{i}", pa.list_(HUNDRED)) for i in range(100)]),
+    "maps of structs": pa.schema([(f"s{i}", pa.map_(pa.int32(), HUNDRED)) for i in range(100)]),
+    "dictionaries of structs": pa.schema([(f"s{i}", pa.dictionary(pa.int32(), HUNDRED)) for i in range(100)]),
+    "unions": pa.schema([(f"s{i}", pa.dense_union(list(HUNDRED))) for i in range(100)]),
+    "one struct": pa.schema([("s", pa.struct([(f"a{i}", pa.int32()) for i in range(10_000)]))]),
+}
+
+
+@pytest.mark.parametrize("name", MANY_FIELDS)
+def test_fields_count_wherever_they_are_nested(name: str) -> None:
+    schema = MANY_FIELDS[name]
+    with pytest.raises(LimitExceeded, match="10,000 columns"):
+        check_arrow_schema(schema)
+    sink = pa.BufferOutputStream()
+    pa.ipc.new_stream(sink, schema).close()
+    for reader in (check_arrow_stream_schema, _decode, _read_table):
+        with pytest.raises(LimitExceeded, match="10,000 columns"):
+            reader(sink.getvalue())
+
+
+def test_depth_and_names_of_fields_have_limits() -> None:
+    deep = pa.int32()
+    for _ in range(60):
+        deep = pa.list_(deep)
+    with pytest.raises(LimitExceeded, match="60 levels"):
+        check_arrow_schema(pa.schema([("a", deep)]))
+    named = pa.struct([("x" * 500_000, pa.int32())])
+    with pytest.raises(LimitExceeded, match="4,194,304 characters"):
+        check_arrow_schema(pa.schema([(f"a{i}", named) for i in range(9)]))
+    check_arrow_schema(pa.schema([(f"a{i}", HUNDRED) for i in range(99)]))
+
+
+def shared_fields(levels: int, times: int) -> bytes:
+    """Return the schema message of a struct of structs, whose fields all refer to the same field."""
+    out = bytearray(struct.pack("<I", 24))
+    out += struct.pack("<HHHHH", 10, 16, 4, 6, 8) + b"\0\0" + b"\0" * 8  # a message: its version, kind and header
+    message = len(out)
+    out += struct.pack("<ihBxI", message - 4, 4, 1, 8) + b"\0" * 4
+    vtable = len(out) + 4
+    out += b"\0" * 4 + struct.pack("<HHHH", 8, 8, 0, 4)
+    out += struct.pack("<HHHHHHHH", 16, 16, 0, 0, 4, 8, 0, 12) + struct.pack("<HH", 4, 4)
+    schema = len(out)
+    struct.pack_into("<I", out, message + 8, schema - message - 8)
+    out += struct.pack("<iI", schema - vtable, 4)
+    types: list[int] = []
+    for level in range(levels + 1):
+        count = 1 if level == 0 else times
+        vector = len(out)
+        field = vector + 4 + 4 * count
+        out += struct.pack("<I", count) + b"".join(struct.pack("<I", field - vector - 4 - 4 * i) for i in range(count))
+        types.append(field + 8)
+        out += struct.pack("<iB3xII", field - vtable - 8, 13, 0, 4)
+    out += struct.pack("<I", 0)
+    kind = len(out)
+    out += struct.pack("<i", kind - vtable - 24)
+    for at in types:
+        struct.pack_into("<I", out, at, kind - at)
+    out += b"\0" * (-len(out) % 8)
+    return struct.pack("<II", 0xFFFFFFFF, len(out)) + bytes(out)
+
+
+def test_fields_that_share_their_children_are_counted_before_arrow_reads_them() -> None:
+    assert pa.ipc.read_schema(pa.py_buffer(shared_fields(3, 3))).field(0).type.num_fields == 3
+    check_arrow_stream_schema(shared_fields(3, 3))
+    for stream in (shared_fields(30, 2), shared_fields(2, 9_000)):
+        with pytest.raises(LimitExceeded, match="10,000 columns"):
+            check_arrow_stream_schema(stream)
+    with pytest.raises(LimitExceeded, match="60 levels"):
+        check_arrow_stream_schema(shared_fields(70, 1))
+
+
+@pytest.mark.parametrize("stream", [b"", b"\xff" * 8, b"\xff" * 64, b"\xff\xff\xff\xff\x08\0\0\0" + b"\xf0" * 8])
+def test_a_damaged_schema_is_invalid(stream: bytes) -> None:
+    with pytest.raises((pa.ArrowInvalid, LimitExceeded)):
+        check_arrow_stream_schema(stream)

@@ -1,4 +1,4 @@
-"""Limits on Arrow data that enters the host: on its rows, and on its size as plain, decoded values.
+"""Limits on Arrow data that enters the host: on its fields and rows, and on its size as plain, decoded values.
 
 Dictionaries, run-end encoding, nulls and views can describe gigabytes in a few hundred bytes. Code that reads such a
 batch value by value needs all of that memory, so the limit is on the size of the plain values.
@@ -7,7 +7,7 @@ batch value by value needs all of that memory, so the limit is on the size of th
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from etude.errors import LimitExceeded
@@ -18,6 +18,14 @@ EXTRA = 256 << 20
 """By how many bytes the plain values of a batch may exceed the bytes that were received."""
 METADATA = 32 << 20
 """The most bytes of metadata in a stream: parsed, it takes many times as much memory."""
+FIELDS = 10_000
+"""The most fields of a schema, nested ones included: each takes tens of kilobytes where a table is stored or read,
+however few rows there are."""
+DEPTH = 60
+"""The most levels of nested types. Arrow refuses 64 with an error that users do not understand."""
+NAME_BYTES = 4 << 20
+"""The most characters in the names of all fields, and in the engine's names of all types: a struct repeats them in each
+column."""
 _NULL = 8
 """The bytes that a null counts for: a pointer, as a Python value."""
 # The ids of types whose values are stored one after the other: numbers, times, decimals, texts and bytes.
@@ -29,6 +37,7 @@ def check_arrow_limits(batch: Any) -> None:
 
     Raises `pyarrow.ArrowInvalid` if its lengths and buffers contradict each other.
     """
+    check_arrow_schema(batch.schema)
     batch.validate()  # lengths only; reading an array whose length is wrong can crash the process
     if batch.num_rows > ROWS:
         raise _too_much(f"{batch.num_rows:,} rows", f"{ROWS:,} rows", "rows")
@@ -41,6 +50,141 @@ def check_arrow_limits(batch: Any) -> None:
     taken = sum(_count(chunk) for column in batch.columns for chunk in getattr(column, "chunks", (column,)))
     if taken > received + EXTRA:
         raise _too_much(f"{received:,} bytes that stand for {taken:,}", f"{EXTRA:,} more than received", "bytes")
+
+
+def check_arrow_schema(schema: Any) -> None:
+    """Raise `LimitExceeded` if a schema has too many fields, levels or characters in names, nested ones included."""
+    if len(schema) > FIELDS:
+        raise _too_many_fields()
+    check_nested_types(schema.names, schema.types, _inner_fields)
+
+
+def check_nested_types(
+    names: Sequence[str], types: Sequence[Any], inner: Callable[[Any], Sequence[tuple[str, Any]]]
+) -> None:
+    """Raise `LimitExceeded` if columns have too many fields, levels or characters in names, of Arrow or an engine.
+
+    `inner` returns the fields directly inside a type, as names and types.
+    """
+    characters, fields, depth = sum(map(len, names)), len(types), 1
+    while types and fields <= FIELDS:
+        if depth > DEPTH:
+            raise _too_deep()
+        level: list[Any] = []
+        for each in types:
+            found = inner(each)
+            fields += len(found)
+            if fields > FIELDS:
+                break
+            characters += sum(len(name) for name, _ in found)
+            level.extend(kind for _, kind in found)
+        types, depth = level, depth + 1
+    if fields > FIELDS:
+        raise _too_many_fields()
+    if characters > NAME_BYTES:
+        raise _names_too_long()
+
+
+def _inner_fields(arrow: Any) -> Sequence[tuple[str, Any]]:
+    if arrow.id in _PLAIN:
+        return ()
+    arrow = _unwrapped(arrow)
+    if arrow.num_fields > FIELDS:
+        raise _too_many_fields()
+    return [(field.name, field.type) for field in map(arrow.field, range(arrow.num_fields))]
+
+
+def check_type_names(types: Sequence[str]) -> None:
+    """Raise `LimitExceeded` if the names of an engine's types are too long together: an enum's has all its values."""
+    if sum(map(len, types)) > NAME_BYTES:
+        raise _names_too_long()
+
+
+def check_arrow_stream_schema(stream: Any) -> None:
+    """Raise `LimitExceeded` if the schema of a stream has too many fields or levels, before Arrow reads it.
+
+    The schema is a flatbuffer, whose parts may share their children: 30 levels of two references to the same field are
+    a billion fields in a kilobyte.
+    """
+    view = memoryview(stream).cast("B")
+    try:
+        mark, size = struct.unpack_from("<II", view)
+        # Before Arrow 0.15, a message began with its size.
+        start, size = (8, size) if mark == 0xFFFFFFFF else (4, mark)
+        if size > METADATA:
+            raise _names_too_long()
+        _check_schema_message(view[start : start + size])
+    except (struct.error, IndexError):
+        import pyarrow as pa
+
+        raise pa.ArrowInvalid("the schema of the stream is damaged") from None
+
+
+def _check_schema_message(message: Any) -> None:
+    root = _follow(message, 0)
+    kind, header = _field(message, root, 1), _field(message, root, 2)
+    if not kind or not header or message[kind] != 1:
+        return  # not a schema; Arrow says so
+    level, depth, fields = _tables(message, _field(message, _follow(message, header), 1), FIELDS), 0, 0
+    while level:
+        fields, depth = fields + len(level), depth + 1
+        if depth > DEPTH:
+            raise _too_deep()
+        inner: list[int] = []
+        for table in level:
+            inner += _tables(message, _field(message, table, 5), FIELDS - fields - len(inner))
+        level = inner
+
+
+def _tables(message: Any, vector: int, most: int) -> list[int]:
+    """Return where the tables of a vector begin; `vector` is where the reference to it is, or 0."""
+    if not vector:
+        return []
+    start = _follow(message, vector)
+    (length,) = struct.unpack_from("<I", message, start)
+    if length > most:
+        raise _too_many_fields()
+    return [_follow(message, start + 4 + 4 * position) for position in range(length)]
+
+
+def _unwrapped(arrow: Any) -> Any:
+    """Return the type that holds the nested fields of an extension or a dictionary."""
+    import pyarrow as pa
+
+    while True:
+        if isinstance(arrow, pa.BaseExtensionType):
+            arrow = arrow.storage_type
+        elif pa.types.is_dictionary(arrow):
+            arrow = arrow.value_type
+        else:
+            return arrow
+
+
+def _too_many_fields() -> LimitExceeded:
+    return LimitExceeded(
+        f"The data has more than {FIELDS:,} columns, with the fields inside structs, lists and maps.",
+        hint="Name the columns and fields that you need.",
+        limit="columns",
+        value=FIELDS,
+    )
+
+
+def _too_deep() -> LimitExceeded:
+    return LimitExceeded(
+        f"The data has types that are nested in more than {DEPTH} levels.",
+        hint="Extract the values that you need, or convert the column to text.",
+        limit="depth",
+        value=DEPTH,
+    )
+
+
+def _names_too_long() -> LimitExceeded:
+    return LimitExceeded(
+        f"The names of the columns and their types have more than {NAME_BYTES:,} characters.",
+        hint="Name the columns that you need, with shorter names, or convert them to text.",
+        limit="names",
+        value=NAME_BYTES,
+    )
 
 
 def count_decoded_arrow_bytes(batch: Any) -> int:
@@ -211,27 +355,31 @@ def _count_children(array: Any) -> int:
 def is_compressed_arrow(message: Any) -> bool:
     """True if the body of an Arrow message is compressed. Reads the flatbuffer, as pyarrow does not expose it."""
 
-    def field(table: int, index: int) -> int:
-        (back,) = struct.unpack_from("<i", message, table)
-        (size,) = struct.unpack_from("<H", message, table - back)
-        at = 4 + 2 * index
-        (offset,) = struct.unpack_from("<H", message, table - back + at) if at < size else (0,)
-        return table + offset if offset else 0
-
-    def follow(at: int) -> int:
-        return at + int(struct.unpack_from("<I", message, at)[0])
-
-    root = follow(0)
-    kind, header = field(root, 1), field(root, 2)
+    root = _follow(message, 0)
+    kind, header = _field(message, root, 1), _field(message, root, 2)
     if not kind or not header or message[kind] not in (2, 3):
         return False
-    batch = follow(header)
+    batch = _follow(message, header)
     if message[kind] == 2:  # a dictionary holds its batch
-        data = field(batch, 1)
+        data = _field(message, batch, 1)
         if not data:
             return False
-        batch = follow(data)
-    return bool(field(batch, 3))
+        batch = _follow(message, data)
+    return bool(_field(message, batch, 3))
+
+
+def _field(message: Any, table: int, index: int) -> int:
+    """Return where a field of a flatbuffer's table is, or 0 if the table does not have it."""
+    (back,) = struct.unpack_from("<i", message, table)
+    (size,) = struct.unpack_from("<H", message, table - back)
+    at = 4 + 2 * index
+    (offset,) = struct.unpack_from("<H", message, table - back + at) if at < size else (0,)
+    return table + offset if offset else 0
+
+
+def _follow(message: Any, at: int) -> int:
+    """Return where a reference of a flatbuffer points."""
+    return at + int(struct.unpack_from("<I", message, at)[0])
 
 
 def refuse_compressed_arrow(stream: Any) -> None:

@@ -216,3 +216,45 @@ def test_a_default_value_that_duckdb_would_not_write_is_checked(opened: Open, tm
         with pytest.raises(Refused, match=r"collate_en|`(?:st|tt|outer_st)` is not allowed"):
             run(app, source, query)
     assert run(app, "made", "FROM t") == [(7,)]
+
+
+RECURRING = "CREATE SCHEMA recurring; CREATE VIEW recurring.x AS FROM duckdb_settings()"
+KEYED = "WITH RECURSIVE {0}(a) USING KEY (a) AS (SELECT 1 UNION SELECT 2 FROM {1} AS r WHERE r.a < 1) SELECT * FROM {0}"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH x AS (SELECT 1) SELECT * FROM recurring.x",
+        "WITH x AS (SELECT 1) SELECT * FROM RECURRING.X",
+        "WITH x AS (SELECT 1) SELECT * FROM t WHERE EXISTS (FROM recurring.x)",
+        "WITH RECURSIVE x(a) AS (SELECT 1 UNION SELECT 2 FROM recurring.x) SELECT * FROM x",
+        KEYED.format("x", "recurring.x"),
+        "WITH x AS (SELECT 1) FROM (SHOW recurring.x)",
+    ],
+)
+def test_a_schema_named_recurring_is_not_taken_for_a_common_table_expression(opened: Open, query: str) -> None:
+    app = opened(RECURRING)
+    with pytest.raises(Refused, match="duckdb_settings"):
+        run(app, "evil", query)
+
+
+def test_recurring_means_the_expression_with_a_key_and_nothing_else(opened: Open) -> None:
+    app = opened("CREATE VIEW y AS FROM duckdb_settings()")
+    assert run(app, "shop", KEYED.format("x", "recurring.x")) == [(1,)]
+    for query in (
+        "WITH x AS (SELECT 1) SELECT * FROM recurring.x",
+        KEYED.format("x", "recurring.z"),
+        KEYED.format("x", "x") + ", recurring.x",
+    ):
+        with pytest.raises(Refused, match="recurring"):
+            run(app, "shop", query)
+
+
+def test_show_describes_the_table_and_not_a_common_table_expression(opened: Open) -> None:
+    app = opened("CREATE VIEW y AS FROM duckdb_settings()")
+    with pytest.raises(Refused, match="duckdb_settings"):
+        run(app, "evil", "WITH y AS (SELECT 1 AS a) FROM (SHOW y)")
+    for name in ("duckdb_tables", "pg_class", '"/etc/passwd"'):
+        with pytest.raises(Refused, match="not a table"):
+            run(app, "evil", f"WITH {name} AS (SELECT 1 AS a) FROM (SHOW {name})")

@@ -13,7 +13,7 @@ import pytest
 
 from etude.app import App
 from etude.entities import Limits, SourceSpec
-from etude.errors import Cancelled, EtudeError, LimitExceeded, UnknownTable
+from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, UnknownTable
 from etude.sources.base import LoadProgress
 from etude.sources.source import Source
 
@@ -172,11 +172,57 @@ def test_a_catalog_has_no_references_to_tables_that_are_not_granted(tmp_path: Pa
     assert "ssn" not in catalog.model_dump_json()
 
 
+def test_a_duckdb_catalog_does_not_name_tables_that_are_not_granted(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "crm.duckdb")) as made:
+        made.execute("CREATE TABLE secret (ssn INTEGER PRIMARY KEY); CREATE TABLE People (id INTEGER PRIMARY KEY)")
+        made.execute("CREATE TABLE pub (a INTEGER REFERENCES secret (ssn), b INTEGER REFERENCES people (id))")
+    spec = SourceSpec(url=str(tmp_path / "crm.duckdb"), tables=("pub", "People"))
+    with App(home=tmp_path / "home", record=False, sources={"shop": spec}) as app:
+        catalog = app.catalog("shop")
+    (pub,) = (table for table in catalog.tables if table.name == "pub")
+    assert [key.to_table.lower() for key in pub.foreign_keys] == ["people"]
+    assert "ssn" not in catalog.model_dump_json()
+
+
+def test_a_granted_view_that_cannot_be_read_does_not_name_what_it_reads(tmp_path: Path) -> None:
+    path = tmp_path / "crm.duckdb"
+    with duckdb.connect(str(path)) as made:
+        made.execute("CREATE SCHEMA s; CREATE TABLE s.payroll AS SELECT 1 AS a; USE crm.s")
+        made.execute("CREATE VIEW main.few AS SELECT a FROM payroll; USE crm.main; DROP TABLE s.payroll")
+    spec = SourceSpec(url=str(path), tables=("few",))
+    app = App(home=tmp_path / "home", record=False, sources={"shop": spec})
+    with app, pytest.raises(SourceError, match="granted view `few`") as failed:
+        app.sql("shop", "SELECT * FROM few")
+    assert "payroll" not in str(failed.value) + failed.value.hint and str(path) not in str(failed.value)
+
+
+NESTED = "{" + ",".join(f"'a{i}':1" for i in range(60)) + "}"
+
+
+@pytest.mark.parametrize(
+    ("query", "limit"),
+    [
+        (f"SELECT {','.join(['s'] * 1500)} FROM (SELECT {NESTED} AS s)", "columns"),
+        (f"SELECT {','.join(['s'] * 200)} FROM (SELECT [{NESTED}] AS s)", "columns"),
+        (f"SELECT {','.join(['s'] * 200)} FROM (SELECT MAP {{1: {NESTED}}} AS s)", "columns"),
+        (f"SELECT {'[' * 70}1{']' * 70}", "depth"),
+        (f"SELECT {','.join(['s'] * 20)} FROM (SELECT {{'{'x' * 500_000}': 1}} AS s)", "names"),
+    ],
+)
+def test_nested_fields_and_long_names_count_before_a_result_is_sent(tmp_path: Path, query: str, limit: str) -> None:
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    with App(home=tmp_path / "home", record=False) as app:
+        with pytest.raises(LimitExceeded) as failed:
+            app.sql(str(tmp_path / "t.csv"), query)
+        assert failed.value.details["limit"] == limit
+        assert app.sql(str(tmp_path / "t.csv"), "SELECT a FROM t").rows() == [(1,)]
+
+
 def test_a_result_has_a_limit_of_columns(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a\n1\n")
     with App(home=tmp_path / "home", record=False) as app:
         assert len(app.sql(str(tmp_path / "t.csv"), f"SELECT {','.join('1' * 2_000)}").rows()[0]) == 2_000
-        with pytest.raises(LimitExceeded, match="10,001 columns") as failed:
+        with pytest.raises(LimitExceeded, match="more than 10,000 columns") as failed:
             app.sql(str(tmp_path / "t.csv"), f"SELECT {','.join('1' * 10_001)}")
         assert failed.value.details["limit"] == "columns"
 

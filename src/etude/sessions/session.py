@@ -15,7 +15,13 @@ from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 from etude import wire
-from etude.arrow_limits import check_arrow_limits, check_arrow_row_bytes, refuse_compressed_arrow
+from etude.arrow_limits import (
+    check_arrow_limits,
+    check_arrow_row_bytes,
+    check_arrow_schema,
+    check_arrow_stream_schema,
+    refuse_compressed_arrow,
+)
 from etude.cancellation import Cancellation
 from etude.defaults import ROW_BYTES
 from etude.entities import SessionLimits
@@ -600,8 +606,10 @@ def _read_table(data: bytes | memoryview) -> Any:
     """Return the table of a display. The data is untrusted, so this can raise any exception."""
     import pyarrow as pa
 
+    check_arrow_stream_schema(data)
     refuse_compressed_arrow(data)
     reader = pa.ipc.open_stream(pa.py_buffer(data))
+    check_arrow_schema(reader.schema)
     if not all(_is_known(field.type) for field in reader.schema):
         raise ValueError
     table = reader.read_all()

@@ -14,14 +14,14 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from socket import socket
 from typing import Any, NoReturn
 
 from etude import process_confinement, wire
-from etude.arrow_limits import check_arrow_row_bytes
+from etude.arrow_limits import check_arrow_row_bytes, check_arrow_schema, check_type_names
 from etude.errors import (
     Cancelled,
     EtudeError,
@@ -37,8 +37,6 @@ from etude.redaction import redact
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, Verdicts
 
 CHUNK = 4 << 20
-COLUMNS = 10_000
-"""The most columns of a result: each takes kilobytes in the process that receives it, however few rows there are."""
 WINDOW = 3
 """At most this many chunks of a result are sent ahead of the host: this bounds memory on both sides."""
 PROGRESS_S = 0.2
@@ -314,7 +312,7 @@ class Engine:
         chunk: list[Any] = []
         self._chunk = CHUNK
         sent, on_their_way = 0, 0
-        for batch in capped.cut(batches):
+        for batch in capped.cut(batches, lambda: self._opened.column_types):
             chunk.append(batch)
             if capped.size - sent >= self._chunk:
                 on_their_way = self._flow(on_their_way)
@@ -370,9 +368,12 @@ class _Cap:
         self.size = 0
         self.truncated = False
 
-    def cut(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def cut(self, batches: Iterator[Any], types: Callable[[], Sequence[str]]) -> Iterator[Any]:
         first = True
         for each in batches:
+            if first:
+                check_arrow_schema(each.schema)
+                check_type_names(types())
             batch = self._fit(each)
             self.rows += batch.num_rows
             self.size += batch.nbytes
@@ -383,13 +384,6 @@ class _Cap:
                 return
 
     def _fit(self, batch: Any) -> Any:
-        if batch.num_columns > COLUMNS:
-            raise LimitExceeded(
-                f"The result has {batch.num_columns:,} columns; the limit is {COLUMNS:,}.",
-                hint="Name the columns that you need.",
-                limit="columns",
-                value=COLUMNS,
-            )
         if self._limit and self.rows + batch.num_rows > self._limit:
             self.truncated = True
             batch = batch.slice(0, self._limit - self.rows)

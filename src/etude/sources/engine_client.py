@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude import wire
-from etude.arrow_limits import check_arrow_limits, check_arrow_row_bytes
+from etude.arrow_limits import (
+    check_arrow_limits,
+    check_arrow_row_bytes,
+    check_arrow_schema,
+    check_arrow_stream_schema,
+    check_type_names,
+)
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, from_problem
 from etude.scratch_folder import ScratchFolder
 from etude.sources import engine_process
@@ -256,6 +262,7 @@ class EngineClient:
                 if stream.parts is not None:
                     stream.parts.append(bytes(frame.blob) if frame.fd is None else frame.fd)
                     took["chunk"] = PART  # few large parts instead of many small ones: each is an open file
+                check_type_names(stream.types)
                 yield from self._decoded(frame.blob)
                 if not frame.head.get("more"):
                     stream.end = frame.head
@@ -387,7 +394,9 @@ def _tell_loading(on_progress: OnProgress, at: int, jobs: int, path: str) -> OnP
 def _decode(blob: Any) -> list[Any]:
     import pyarrow as pa
 
+    check_arrow_stream_schema(blob)
     reader = pa.ipc.open_stream(pa.py_buffer(blob))
+    check_arrow_schema(reader.schema)
     batches = list(reader)
     for batch in batches:
         check_arrow_limits(batch)

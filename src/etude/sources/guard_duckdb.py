@@ -46,6 +46,8 @@ _BY_NAME = frozenset({"list_aggregate", "list_aggr", "aggregate", "array_aggrega
 """Functions that call the aggregate that a text names."""
 _BUILT_IN = ["system", "main"]
 """The catalog and schema that DuckDB itself writes before the names of built-in functions."""
+_RECURRING = "recurring\0"
+"""Before the name of a common table expression with USING KEY, whose own query may read it as `recurring.name`."""
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(?=[a-z(])", re.IGNORECASE)
 _KEYWORDS_AFTER_PIVOT_ON = frozenset({"using", "group", "order", "limit", "offset"})
 
@@ -82,6 +84,10 @@ class DuckdbGrantedNames:
         else:
             keys = []
         return next((self._shown[k] for k in keys if k in self._shown), None)
+
+    def has_schema(self, name: str) -> bool:
+        """Return whether a granted table is in a schema or catalog of this name, in lower case."""
+        return any(name in key[:2] for key in self._shown)
 
     def keys_of(self, shown: str) -> list[tuple[str, str, str]]:
         """Return catalog, schema and name, folded, of each table that has this display name."""
@@ -433,7 +439,8 @@ class _Walk:
         self._text = text
         self._params = {str(number) for number in range(1, params + 1)}
 
-    def node(self, node: Json, scope: CteScope | None) -> None:
+    def node(self, node: Json, scope: CteScope | None, keyed: bool = False) -> None:
+        """Check a query node; `keyed` if it is the query of a common table expression with USING KEY."""
         kind = node.get("type")
         if kind not in _QUERY_NODES:
             self._refuse(node, f"`{kind}`", "node")
@@ -444,12 +451,14 @@ class _Walk:
             before = CteScope(names, position, scope)
             for part, value in entry["value"].items():
                 if part == "query_node":
-                    self.node(value, before)
+                    self.node(value, before, bool(entry["value"].get("key_targets")))
                 else:
                     self.anything(value, before)
         scope = CteScope(names, len(entries), scope) if entries else scope
-        recursive = kind == "RECURSIVE_CTE_NODE"
-        own = CteScope({fold_duckdb_name(str(node.get("cte_name", ""))): 0}, 1, scope) if recursive else scope
+        own = scope
+        if kind == "RECURSIVE_CTE_NODE":
+            name = fold_duckdb_name(str(node.get("cte_name", "")))
+            own = CteScope({name: 0} | ({_RECURRING + name: 0} if keyed else {}), 1, scope)
         for part, value in node.items():
             if part == "cte_map":
                 continue
@@ -504,12 +513,17 @@ class _Walk:
                 else:
                     self.anything(value, scope)
         elif kind == "SHOW_REF":
-            self._show(item, scope)
+            self._show(item)
 
     def _table(self, item: Json, path: list[str], scope: CteScope | None) -> None:
-        named = len(path) == 1 or (len(path) == 2 and fold_duckdb_name(path[0]) == "recurring")
-        if named and scope is not None and scope.sees(fold_duckdb_name(path[-1])):
-            return
+        if scope is not None and path:
+            name = fold_duckdb_name(path[-1])
+            if len(path) == 1 and scope.sees(name):
+                return
+            # If a schema has that name, DuckDB may read its table instead.
+            recurring = len(path) == 2 and fold_duckdb_name(path[0]) == "recurring"
+            if recurring and scope.sees(_RECURRING + name) and not self._names.has_schema("recurring"):
+                return
         found = self._names.find(path)
         if found is None:
             shown = ".".join(path)
@@ -558,7 +572,7 @@ class _Walk:
             )
         self.functions.add(name)
 
-    def _show(self, item: Json, scope: CteScope | None) -> None:
+    def _show(self, item: Json) -> None:
         if item.get("show_type") not in _SHOWN:
             self._refuse(item, f"`SHOW` of the kind `{item.get('show_type')}`", "node")
         if "query" in item:
@@ -572,7 +586,7 @@ class _Walk:
                     item, f"`SHOW {special}`", "show", hint="Use `SHOW TABLES`, or `DESCRIBE` and the name of a table."
                 )
         elif path:
-            self._table(item, path, scope)
+            self._table(item, path, None)  # DuckDB describes the table, also if a common table expression has its name
         else:
             self._refuse(item, "this `SHOW`", "show", hint="Use `SHOW TABLES`, or `DESCRIBE` and the name of a table.")
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
+from etude.arrow_limits import check_nested_types
 from etude.errors import EtudeError, InvalidQuery, LimitExceeded, SourceError, SourceLocked, SourceUnavailable
 from etude.sources.base import MOST_COLUMNS, CheckedQuery, Driver, Json, Mount, check_column_count, empty_batch
 from etude.sources.duckdb_errors import broken_duckdb_error, invalid_duckdb_query, is_fatal_duckdb_error
@@ -98,6 +99,8 @@ class DuckdbDriver(Driver):
             raise _cannot_open(mount, error) from None
 
     def _view_granted(self, mount: Mount) -> None:
+        import duckdb
+
         hidden = self._hidden[mount.name]
         rows = self._connection.execute(
             "SELECT schema_name, table_name, false FROM duckdb_tables() WHERE database_name = $1 UNION ALL "
@@ -119,7 +122,15 @@ class DuckdbDriver(Driver):
                 path = (mount.name, schema, table)
                 self._hiding.add((fold_duckdb_name(path[0]), fold_duckdb_name(path[1]), fold_duckdb_name(path[2])))
             name = f"{quote_identifier(mount.name)}.{inside}"
-            self._connection.execute(f"CREATE VIEW {name} AS FROM {hidden}.{inside}{fence}")
+            try:
+                self._connection.execute(f"CREATE VIEW {name} AS FROM {hidden}.{inside}{fence}")
+            except (duckdb.CatalogException, duckdb.BinderException):
+                # Without DuckDB's message, which names tables that are not granted, and without the path.
+                raise SourceError(
+                    f"The granted {'view' if is_view else 'table'} `{_shown(schema, table)}` of `{mount.name}` cannot "
+                    "be read: DuckDB does not find all that its definition names.",
+                    hint="Create the view again with the schema before each table that it reads, or grant another.",
+                ) from None
 
     def _harden(self, memory: int, threads: int, scratch: str) -> None:
         run = self._connection.execute
@@ -306,6 +317,7 @@ class DuckdbDriver(Driver):
             raise SourceError(
                 "The statement returned no result.", hint="Write a query that returns rows, such as a SELECT."
             )
+        check_nested_types(relation.columns, relation.types, _inner_types)  # before all types are written as text
         types = [str(t) for t in relation.types]
         if any(map(_needs_cast, relation.types)):
             relation = relation.project(_cast_for_arrow(relation.columns, relation.types))
@@ -405,6 +417,11 @@ class _CatalogReader:
             [inner],
         ).fetchall()
         granted = _choose_granted(mount, [(schema, table) for schema, table, *_ in rows])
+        named = {fold_duckdb_name(_shown(schema, table)) for schema, table in granted}
+        for entry in keys.values():
+            # A reference would tell the name and the key of a table that is not granted.
+            shown = [key for key in entry["foreign_keys"] if fold_duckdb_name(key["to_table"]) in named]
+            entry["foreign_keys"] = shown
         for schema, table, kind, comment, size in rows:
             name = _shown(schema, table)
             if (schema, table) not in granted:
@@ -525,6 +542,10 @@ def _needs_cast(kind: Any) -> bool:
 def _inner(kind: Any) -> list[tuple[str, Any]]:
     # The second child of an array is its size.
     return list(kind.children[:1] if kind.id == "array" else kind.children)
+
+
+def _inner_types(kind: Any) -> Sequence[tuple[str, Any]]:
+    return _inner(kind) if kind.id in _NESTED or kind.id == "union" else ()
 
 
 def _arrow_type(kind: Any) -> str:
