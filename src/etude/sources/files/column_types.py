@@ -42,7 +42,9 @@ from etude.sources.files.reading_options import AS_TEXT, DATE_ORDERS, ReadingOpt
 from etude.sources.quoting import quote_identifier, quote_literal
 
 _MARKS = "na n/a #n/a nan null none nil - -- --- ? . .. ... n.a. n.a <na> (null) (blank) unknown missing"
-_MARKS += " \\n undefined tbd tba n/k n.d. n/d k.a. s/d \u2013 \u2014 0000-00-00 #div/0! #value! #ref! #name? #num! #null!"
+_MARKS += (
+    " \\n undefined tbd tba n/k n.d. n/d k.a. s/d \u2013 \u2014 0000-00-00 #div/0! #value! #ref! #name? #num! #null!"
+)
 NULL_MARKERS = (*_MARKS.split(), "n. a.", "n. d.", "k. a.", "not available", "not applicable", "0000-00-00 00:00:00")
 SAMPLE_ROWS = 20_000
 COLUMNS_AT_ONCE = 50
@@ -66,8 +68,10 @@ TIME = r"\d{1,3}:[0-5]\d(:[0-5]\d([.,]\d{1,9})?)?( ?[AaPp][Mm])?"
 HOURS = r"try_cast(regexp_extract({t}, '^(\d+):', 1) AS INTEGER)"
 
 # Numbers with a currency, a percent sign, grouped digits or a decimal comma around or in their `body`.
-CURRENCY = "(?:US|CA|AU|NZ|HK|NT|MX|[ACRS])?[$]|[€£¥\uffe5₹₽₩₪₺₫₦₴฿]|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|NZD|CNY|INR|SEK|NOK|"
-CURRENCY += "DKK|PLN|CZK|HUF|RON|BRL|MXN|ZAR|RUB|TRY|KRW|Rs[.]?|Fr[.]|kr[.]?|zł|Kč|Ft|руб[.]?)"
+CURRENCY = (
+    "(?:US|CA|AU|NZ|HK|NT|MX|[ACRS])?[$]|[€£¥\uffe5₹₽₩₪₺₫₦₴฿]|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|NZD|CNY|INR|SEK|NOK|"
+)
+CURRENCY += "DKK|PLN|CZK|HUF|RON|BRL|MXN|ZAR|RUB|TRY|KRW|Rs[.]?|Fr[.]|kr[.]?|zł|Kč|Ft)"
 SPACES = "'\u2019 \u00a0\u202f"
 DECORATED = (
     rf"\(?[+-]?(?:{CURRENCY})? ?[+-]?((?:\d|[.,]\d)[\d.,{SPACES.replace(chr(39), chr(39) * 2)}]*?)"
@@ -85,7 +89,8 @@ EUROPEAN = rf"regexp_full_match({BODY}, '([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)(,\d+)?
 SPACED = rf"regexp_full_match({BODY}, '(\d{{1,3}}([{GROUPED}]\d{{3}})+|\d+)([.,]\d+)?')"
 SURE_ENGLISH = (
     rf"(regexp_matches({BODY}, ',\d{{3}}[,.]|,\d{{2}},\d{{3}}|\.(\d{{1,2}}|\d{{4,}})$|^0\.\d') "
-    rf"OR (regexp_matches({BODY}, '[,.]') AND regexp_matches({{t}}, '(^|[^R])[$]|[£₹¥\x{{ffe5}}₩]|USD|GBP|INR|JPY|KRW|Rs')))"
+    rf"OR (regexp_matches({BODY}, '[,.]') AND "
+    r"regexp_matches({t}, '(^|[^R])[$]|[£₹¥\x{ffe5}₩]|USD|GBP|INR|JPY|KRW|Rs')))"
 )
 # A group of thousands does not start with a zero: `0,125` has a decimal comma.
 SURE_EUROPEAN = rf"regexp_matches({BODY}, '\.\d{{3}}[.,]|,(\d{{1,2}}|\d{{4,}})$|^0,\d')"
@@ -345,7 +350,7 @@ def _describe_flags(con: Any, staged: Path, column: str) -> TypeNote | None:
 
 def _decide_foreign(con: Any, staged: Path, column: str) -> tuple[str, TypeNote | None]:
     """Return SQL for a column of numbers in digits of another script, and a note."""
-    text = f"translate({_trimmed(column)}, '{DIGITS}٫．', '{'0123456789' * 3}..')"
+    text = f"translate({_trimmed(column)}, '{DIGITS}\u066b\uff0e', '{'0123456789' * 3}..')"
     (wrong, codes, fractions) = con.execute(
         f"SELECT count_if(NOT {_on(NUMBER, 'd')}), count_if({_on(CODE, 'd')}), count_if(NOT {_on(WHOLE, 'd')}) "
         f"FROM (SELECT {text} AS d FROM {read_parquet(str(staged))} WHERE NOT {_on(MARKER, _trimmed(column))})"

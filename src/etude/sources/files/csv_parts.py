@@ -681,9 +681,7 @@ def _find_date_words(con: Any, path: str, options: str, columns: tuple[CsvColumn
     return _find_words(con, path, options, columns, [c.name for c, is_odd in zip(dated, found) if is_odd])
 
 
-def _find_words(
-    con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], dated: list[str]
-) -> dict[str, str]:
+def _find_words(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], dated: list[str]) -> dict[str, str]:
     """Return those of the columns in which words stand, and how many, for a note."""
     if not dated:
         return {}
@@ -757,7 +755,8 @@ def _late_number_notes(
     return tuple(
         TypeNote(name, "BIGINT", f"{said} ({shown!r})")
         for name, shown in zip(whole, found)
-        if shown and not any(HEXADECIMAL.fullmatch(r.fields[early[name]].strip()) for r in head if len(r.fields) > early[name])
+        if shown
+        and not any(HEXADECIMAL.fullmatch(r.fields[early[name]].strip()) for r in head if len(r.fields) > early[name])
     )
 
 
@@ -1012,7 +1011,7 @@ def _rewrite(
                 yield record
 
     def is_empty(record: CsvRecord) -> bool:
-        if width < 2 or any(field.strip(" ") for field in record.fields):
+        if width < 2 or any(record.fields):
             return False
         faults.add("no value", "skipped", record.line)
         return True
@@ -1039,7 +1038,7 @@ def _rewrite(
         writer = csv.writer(file, lineterminator="\r\n")
         for record in chain(head, (record for record in rest if not is_empty(record))):
             if record.fields[0].startswith(BOM):
-                record = replace(record, fields=[record.fields[0].lstrip(BOM), *record.fields[1:]])
+                record.fields[0] = record.fields[0].lstrip(BOM)
                 faults.add("a byte order mark inside the file", "the mark was left out", record.line)
             if width > 1 and given and record.fields == given:
                 faults.add("the header again", "skipped", record.line)

@@ -42,7 +42,8 @@ YEAR_MAY_BE_FIRST = r"regexp_matches({t}, '^\d{2}[/.]\d{1,2}[/.](0[1-9]|[12]\d|3
 
 NAMED_FORMATS = "['%d %b %Y', '%d %B %Y', '%d-%b-%Y', '%d-%B-%Y', '%b %d, %Y', '%B %d, %Y', '%d%b%Y']"
 NAMED = (
-    r"(regexp_full_match({t}, '\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, ?\d{4}|\d{1,2}[A-Za-z]{3}\d{4}') "
+    r"(regexp_full_match({t}, '\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, ?\d{4}"
+    r"|\d{1,2}[A-Za-z]{3}\d{4}') "
     rf"AND try_strptime({{t}}, {NAMED_FORMATS}) IS NOT NULL)"
 )
 # Months without a day; `1.3.24`, which may also be a version; dates of Japan, China and Korea.

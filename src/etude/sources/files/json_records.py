@@ -209,9 +209,7 @@ def _write(
     kept = [(column, kind) for column, kind in found if column not in joined]
     names = clean_column_names(column for column, _ in kept)
     others = {first: [twin for twin in joined if twins[twin][1] == first] for first in dict.fromkeys(joined.values())}
-    chosen = ", ".join(
-        _stored(column, kind, name, others.get(column, ())) for (column, kind), name in zip(kept, names)
-    )
+    chosen = ", ".join(_stored(column, kind, name, others.get(column, ())) for (column, kind), name in zip(kept, names))
     write_query_to_parquet(con, f"SELECT {chosen} FROM {rows}", target)
     count = int(con.execute(f"SELECT count(*) FROM {read_parquet(str(target))}").fetchone()[0])
     renamed = [
@@ -229,15 +227,13 @@ def _write(
     return count, (*renamed, *long)
 
 
-def _find_case_twins(
-    con: Any, files: str, options: str, found: list[tuple[str, str]]
-) -> dict[str, tuple[str, str]]:
+def _find_case_twins(con: Any, files: str, options: str, found: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
     """Return columns that DuckDB renamed because their key differs from another only by case.
 
     Each has its key and the column of the other key: `Amount_1` is `Amount` beside `amount`. A key may also be written
     `Amount_1`, and then has values.
     """
-    first = {}
+    first: dict[str, str] = {}
     for column, _ in found:
         first.setdefault(column.lower(), column)
     twins: dict[str, tuple[str, str]] = {}
@@ -250,9 +246,7 @@ def _find_case_twins(
     return twins
 
 
-def _find_joinable(
-    con: Any, rows: str, twins: dict[str, tuple[str, str]], kinds: dict[str, str]
-) -> dict[str, str]:
+def _find_joinable(con: Any, rows: str, twins: dict[str, tuple[str, str]], kinds: dict[str, str]) -> dict[str, str]:
     """Return columns whose values belong into the column of the other key: same type, and no record has both."""
     joined: dict[str, str] = {}
     for twin, (_, first) in twins.items():
@@ -267,7 +261,9 @@ def _find_joinable(
 
 def _describe_twin(twin: str, key: str, first: str, is_joined: bool) -> TypeNote:
     if is_joined:
-        return TypeNote(first, "made of several keys", f"`{first}` and `{key}` differ only by case, and no record has both")
+        return TypeNote(
+            first, "made of several keys", f"`{first}` and `{key}` differ only by case, and no record has both"
+        )
     said = f"its key is `{key}`, and queries cannot tell that name from `{first}`, which is another key"
     return TypeNote(twin, "named so", said)
 
