@@ -782,7 +782,9 @@ def _mixed(con: Any, staged: Path, column: str, n: ColumnTypeCounts) -> TypeNote
     qualified, numbers, dates = (count or 0 for count in found)
     if qualified and numbers >= MIXED_SHARE * n.rest and not n.code:
         shown = _examples(con, staged, column, QUALIFIED)
-        return TypeNote(column, "text", f"numbers with a footnote, or a sign that changes them ({shown}), kept as text")
+        return TypeNote(
+            column, "text", f"numbers with a footnote, or a sign that changes their meaning ({shown}), kept as text"
+        )
     if dates >= NOTED_SHARE * n.rest and n.whole < n.rest:
         shown = _examples(con, staged, column, _VALUE)
         return TypeNote(
