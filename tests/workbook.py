@@ -10,9 +10,13 @@ from typing import Any
 Sheet = list[list[Any]]
 
 
+class Padded(int):
+    """A whole number that the workbook shows with five digits, by the format 00000."""
+
+
 def write_workbook(path: Path, sheets: dict[str, Sheet]) -> Path:
     """Write a workbook as small as the format allows; dates are numbers with style 1, moments with style 2.
-    Durations have style 3, `[h]:mm:ss`.
+    Durations have style 3, `[h]:mm:ss`; `Padded` numbers have style 4.
 
     A text such as #DIV/0! is an error.
     """
@@ -48,9 +52,11 @@ def write_workbook(path: Path, sheets: dict[str, Sheet]) -> Path:
             f'<Relationships xmlns="{pack}/relationships">{links}<Relationship Id="st" Type="{rel}/styles" '
             'Target="styles.xml"/></Relationships>',
         )
-        formats = "".join(f'<xf numFmtId="{n}" applyNumberFormat="1"/>' for n in (0, 14, 22, 46))
+        formats = "".join(f'<xf numFmtId="{n}" applyNumberFormat="1"/>' for n in (0, 14, 22, 46, 164))
         book.writestr(
-            "xl/styles.xml", f'<styleSheet xmlns="{main}"><cellXfs count="4">{formats}</cellXfs></styleSheet>'
+            "xl/styles.xml",
+            f'<styleSheet xmlns="{main}"><numFmts count="1"><numFmt numFmtId="164" formatCode="00000"/></numFmts>'
+            f'<cellXfs count="5">{formats}</cellXfs></styleSheet>',
         )
         for i, sheet in enumerate(sheets.values()):
             data = "".join(f'<row r="{r + 1}">{_cells(row, r + 1)}</row>' for r, row in enumerate(sheet))
@@ -77,4 +83,5 @@ def _cell(value: Any, place: str) -> str:
         return f'<c r="{place}" s="3"><v>{value.total_seconds() / 86400}</v></c>'
     if isinstance(value, date):
         return f'<c r="{place}" s="1"><v>{(value - date(1899, 12, 30)).days}</v></c>'
-    return f'<c r="{place}"><v>{value}</v></c>'
+    style = ' s="4"' if isinstance(value, Padded) else ""
+    return f'<c r="{place}"{style}><v>{int(value) if style else value}</v></c>'

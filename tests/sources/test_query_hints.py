@@ -68,9 +68,18 @@ def test_sqlite_names_what_it_has_instead(app: App, sql: str, told: str):
     ("sql", "told"),
     [
         ("SELECT date_format(day, '%Y') FROM trips", "DuckDB has no function `date_format`. Use strftime(x, '%Y-%m')."),
-        ("SELECT year(start_dt) FROM trips", "`start_dt` is VARCHAR: write CAST(start_dt AS DATE)."),
-        ("SELECT extract(year FROM start_dt) FROM trips", "`start_dt` is VARCHAR: write CAST(start_dt AS DATE)."),
-        ("SELECT sum(start_dt) FROM trips", "`start_dt` is VARCHAR: write CAST(start_dt AS DOUBLE)."),
+        (
+            "SELECT year(start_dt) FROM trips",
+            "`start_dt` is VARCHAR: write CAST(start_dt AS DATE) if all of it is like 2024-12-31.",
+        ),
+        (
+            "SELECT extract(year FROM start_dt) FROM trips",
+            "`start_dt` is VARCHAR: write CAST(start_dt AS DATE) if all of it is like 2024-12-31.",
+        ),
+        (
+            "SELECT sum(start_dt) FROM trips",
+            "`start_dt` is VARCHAR: write CAST(start_dt AS DOUBLE) if all of it is like 1234.5.",
+        ),
         ("SELECT * FROM trips WHERE start_dt > day", "Cast the VARCHAR side: CAST(x AS DATE)."),
         ("SELECT CAST(start_dt AS INTEGER) FROM trips", "TRY_CAST(x AS type)"),
         ("SELECT fares FROM trips", "Did you mean `fare`?"),

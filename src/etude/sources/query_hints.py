@@ -186,6 +186,8 @@ _FOR_DATES = frozenset(
     | {"week", "dayofweek", "weekday", "strftime", "age", "last_day", "monthname", "dayname", "extract", "to_char"}
     | {"datepart", "epoch", "isodow", "dayofyear"}
 )
+_FOR_TIMES = frozenset(["hour", "minute", "second"])
+_EXAMPLES = {"DOUBLE": "1234.5", "DATE": "2024-12-31", "TIME": "13:05:00"}
 _FOR_TEXT = frozenset(
     {"length", "lower", "upper", "trim", "substr", "substring", "replace", "split_part", "~~", "concat"}
 )
@@ -236,7 +238,10 @@ def _cast_hint(name: str, types: list[str], sql: str) -> str:
             continue
         shown = argument or "x"
         said = f"`{shown}` is {kind}: " if argument else f"An argument is {kind}: "
-        return f"{said}write CAST({shown} AS {wanted})."
+        wanted = "TIME" if name.lower() in _FOR_TIMES and kind.upper() in _TEXT else wanted
+        # A cast fails on other texts, such as `1,234` or `9:30 AM`.
+        such = f" if all of it is like {_EXAMPLES[wanted]}" if wanted in _EXAMPLES and kind.upper() in _TEXT else ""
+        return f"{said}write CAST({shown} AS {wanted}){such}."
     return "Check the order and the types of its arguments."
 
 

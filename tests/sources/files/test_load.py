@@ -609,7 +609,9 @@ def test_any_table_of_text_comes_back(
     file.write_bytes(text.getvalue().encode(encoding))
     (loaded,) = load(discover(str(file))[0], tmp_path / "out")
     assert list(types(loaded)) == [f"c{i}" for i in range(width)]
-    assert rows(loaded) == [tuple(cell or None for cell in row) for row in table]
+    # A row without a value is skipped, and noted.
+    kept = [row for row in table if width == 1 or any(row)]
+    assert rows(loaded) == [tuple(cell or None for cell in row) for row in kept]
 
 
 @LAWS

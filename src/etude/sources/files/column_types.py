@@ -15,16 +15,21 @@ from etude.sources.files.date_styles import (
     DASHED_YEAR,
     DAY_FIRST,
     HAS_SURE_ZONE,
+    IDEOGRAPHS,
+    IDEOGRAPHS_VALUE,
     IS_SHORT_YEAR,
     ISO,
     ISO_HALF_DAY,
     ISO_VALUE,
     LOCAL,
     MOMENT,
+    MONTH,
     MONTH_FIRST,
+    MONTH_VALUE,
     NAMED,
     NAMED_FORMATS,
     SEPARATOR,
+    SHORT_DOTS,
     YEAR_LAST,
     ZONED_VALUE,
     find_styles,
@@ -37,7 +42,9 @@ from etude.sources.files.reading_options import AS_TEXT, DATE_ORDERS, ReadingOpt
 from etude.sources.quoting import quote_identifier, quote_literal
 
 _MARKS = "na n/a #n/a nan null none nil - -- --- ? . .. ... n.a. n.a <na> (null) (blank) unknown missing"
-_MARKS += " undefined tbd tba n/k n.d. n/d k.a. s/d \u2013 \u2014 0000-00-00 #div/0! #value! #ref! #name? #num! #null!"
+_MARKS += (
+    " \\n undefined tbd tba n/k n.d. n/d k.a. s/d \u2013 \u2014 0000-00-00 #div/0! #value! #ref! #name? #num! #null!"
+)
 NULL_MARKERS = (*_MARKS.split(), "n. a.", "n. d.", "k. a.", "not available", "not applicable", "0000-00-00 00:00:00")
 SAMPLE_ROWS = 20_000
 COLUMNS_AT_ONCE = 50
@@ -61,7 +68,10 @@ TIME = r"\d{1,3}:[0-5]\d(:[0-5]\d([.,]\d{1,9})?)?( ?[AaPp][Mm])?"
 HOURS = r"try_cast(regexp_extract({t}, '^(\d+):', 1) AS INTEGER)"
 
 # Numbers with a currency, a percent sign, grouped digits or a decimal comma around or in their `body`.
-CURRENCY = "[$€£¥₹]|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|NZD|CNY|INR|SEK|NOK|DKK|PLN|CZK|BRL|MXN|ZAR|Rs[.]?)"
+CURRENCY = (
+    "(?:US|CA|AU|NZ|HK|NT|MX|[ACRS])?[$]|[€£¥\uffe5₹₽₩₪₺₫₦₴฿]|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|NZD|CNY|INR|SEK|NOK|"
+)
+CURRENCY += "DKK|PLN|CZK|HUF|RON|BRL|MXN|ZAR|RUB|TRY|KRW|Rs[.]?|Fr[.]|kr[.]?|zł|Kč|Ft)"
 SPACES = "'\u2019 \u00a0\u202f"
 DECORATED = (
     rf"\(?[+-]?(?:{CURRENCY})? ?[+-]?((?:\d|[.,]\d)[\d.,{SPACES.replace(chr(39), chr(39) * 2)}]*?)"
@@ -74,14 +84,16 @@ BODY = f"regexp_extract({{t}}, '^{DECORATED}$', 1)"
 GROUPED = SPACES.replace("'", "''")
 # Digits in groups of two before the last three, as in India, can be nothing else.
 LAKHS = r"\d{1,2}(,\d{2})+,\d{3}"
-ENGLISH = rf"regexp_full_match({BODY}, '(\d{{1,3}}(,\d{{3}})+|{LAKHS}|\d+)(\.\d+)?|\.\d+')"
-EUROPEAN = rf"regexp_full_match({BODY}, '(\d{{1,3}}(\.\d{{3}})+|\d+)(,\d+)?|,\d+')"
+ENGLISH = rf"regexp_full_match({BODY}, '([1-9]\d{{0,2}}(,\d{{3}})+|{LAKHS}|\d+)(\.\d+)?|\.\d+')"
+EUROPEAN = rf"regexp_full_match({BODY}, '([1-9]\d{{0,2}}(\.\d{{3}})+|\d+)(,\d+)?|,\d+')"
 SPACED = rf"regexp_full_match({BODY}, '(\d{{1,3}}([{GROUPED}]\d{{3}})+|\d+)([.,]\d+)?')"
 SURE_ENGLISH = (
-    rf"(regexp_matches({BODY}, ',\d{{3}}[,.]|,\d{{2}},\d{{3}}|\.(\d{{1,2}}|\d{{4,}})$') "
-    rf"OR (regexp_matches({BODY}, '[,.]') AND regexp_matches({{t}}, '[$£₹]|USD|GBP|INR|Rs')))"
+    rf"(regexp_matches({BODY}, ',\d{{3}}[,.]|,\d{{2}},\d{{3}}|\.(\d{{1,2}}|\d{{4,}})$|^0\.\d') "
+    rf"OR (regexp_matches({BODY}, '[,.]') AND "
+    r"regexp_matches({t}, '(^|[^R])[$]|[£₹¥\x{ffe5}₩]|USD|GBP|INR|JPY|KRW|Rs')))"
 )
-SURE_EUROPEAN = rf"regexp_matches({BODY}, '\.\d{{3}}[.,]|,(\d{{1,2}}|\d{{4,}})$')"
+# A group of thousands does not start with a zero: `0,125` has a decimal comma.
+SURE_EUROPEAN = rf"regexp_matches({BODY}, '\.\d{{3}}[.,]|,(\d{{1,2}}|\d{{4,}})$|^0,\d')"
 
 UNIT = r"regexp_full_match({t}, '[+-]?\d[\d.,]* ?[A-Za-zµ°]{1,5}(/[A-Za-z]{1,4})?')"
 UNITS = 3
@@ -104,7 +116,7 @@ TESTS = {
     "named": NAMED,
     "decorated": f"{BODY} <> ''",
     "body_code": rf"regexp_matches({BODY}, '^0\d')",
-    "percent": "suffix({t}, '%')",
+    "percent": "contains({t}, '%')",
     "priced": f"regexp_matches({{t}}, '{CURRENCY}')",
     "separated": f"regexp_matches({BODY}, '[.,]')",
     "commas": f"contains({BODY}, ',')",
@@ -122,8 +134,12 @@ TESTS = {
     "sure_english": SURE_ENGLISH,
     "sure_european": SURE_EUROPEAN,
     "unit": UNIT,
-    "dollars": r"regexp_matches({t}, '[$]|USD')",
+    "dollars": r"regexp_matches({t}, '(^|[^A-Z])[$]|US[$]|USD')",
     "half_days": r"regexp_matches({t}, ':\d\d ?[AaPp][Mm]$')",
+    "short_dots": SHORT_DOTS,
+    "month": MONTH,
+    "ideographs": IDEOGRAPHS,
+    "infinite": "regexp_full_match(lower({t}), '[+-]?inf(inity)?')",
     "dotted_date": r"regexp_matches({t}, '^\d{1,2}[.]\d{1,2}[.]')",
 }
 _STATES = "AL,AK,AZ,AR,CA,CO,CT,DE,FL,GA,HI,ID,IL,IN,IA,KS,KY,LA,ME,MD,MA,MI,MN,MS,MO,MT,NE,NV,NH,NJ,NM,NY,NC,"
@@ -137,12 +153,27 @@ US_STATES = tuple(_STATES.split(","))
 FEWEST_STATES = 3
 """This many different states tell where a file is from, if the name of their column does not."""
 LIKELY = rf"^[(]?[<>≤≥~≈±+-]?=? ?({CURRENCY})?[ +-]*[.,]?\d|^[A-Za-z]{{3,9}} \d{{1,2}},? ?\d{{4}}$"
-LIKELY += r"|^[A-Z][a-z]{2},? .*\d:\d\d"
+LIKELY += r"|^[A-Z][a-z]{2},? .*\d:\d\d|^[A-Za-z]{3,9}[ -]\d{4}$|^[+-]?[iI]nf(inity)?$"
+FLAGS = "(?i)true|false|yes|no|t|f"
+"""Words that DuckDB reads as true and false; a column with few others is noted."""
+FLAG_SHARE = 0.9
+DIGITS = "٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹０１２３４５６７８９"
+"""Digits of Arabic, of Persian, and of the width of Japanese characters."""
+CODE_NAME = re.compile(
+    "phone|tel|fax|mobil|cell|iban|acc|konto|card|sire[nt]|code|number|nummer|num|nr|ref|(?:^|[^a-z])(?:no|id)(?:$|[^a-z])",
+    re.IGNORECASE,
+)
+"""Names of columns whose digits stand in groups and are not numbers."""
+VERSION_NAME = re.compile(
+    r"(?:^|[^a-z])(?:version|ver|release|revision|rev|firmware|build|section|chapter|clause)(?:$|[^a-z])", re.IGNORECASE
+)
 # A number with a sign that changes what it means: a limit, an estimate, a footnote, a tolerance.
 _PLAIN = r"[+-]?\d[\d.,]*"
 QUALIFIED = (
-    rf"regexp_full_match({{t}}, '[<>≤≥~≈±]=? ?{_PLAIN}|{_PLAIN} ?[‰‱*†‡§^!?]{{1,3}}|{_PLAIN} ?(±|[+]/-) ?{_PLAIN}')"
+    rf"regexp_full_match({{t}}, '[<>≤≥~≈±]=? ?{_PLAIN}|{_PLAIN} ?[‰‱*†‡§^!?]{{1,3}}|{_PLAIN} ?(±|[+]/-) ?{_PLAIN}"
+    rf"|{_PLAIN} ?([\[(][A-Za-z0-9][\])]|[¹²³⁴⁵⁶⁷⁸⁹ᵃᵇ])')"
 )
+PLAIN = f"regexp_full_match({{t}}, '{_PLAIN}')"
 _MONTHS = "jan|ene|gen|feb|f[eé]v|mar|mär|mrz|maa|apr|abr|avr|may|mai|maj|mei|mag|jun|juin|giu|jul|juil|lug|aug|ago|"
 _MONTHS += "ao[uû]|sep|set|oct|okt|out|ott|nov|dec|dez|d[eé]c|dic"
 # Dates that are not read: months in another language, years of two digits after a name, eight digits.
@@ -153,6 +184,7 @@ LOOSE_DATE = (
     rf"\d{{1,2}}/[a-z]{{3}}/\d{{4}}:.*|\d{{1,2}}[./-]\d{{1,2}}[./-]\d{{2,4}} .*)') "
     f"OR {ISO} OR {YEAR_LAST} OR {NAMED})"
 )
+YEAR_FIRST = r"regexp_matches({t}, '^\d{4}-\d{2}-\d{2}([T ]\d{2}:|$)')"
 PLUS = r"regexp_matches({t}, '^[+]')"
 CURRENCIES = f"count(DISTINCT nullif(regexp_extract({{t}}, '{CURRENCY}'), ''))"
 
@@ -178,7 +210,8 @@ class ColumnTypeCounts:
     @property
     def typed(self) -> int:
         """The largest number of values that one kind of number or date covers."""
-        return max(self.number, self.moment, self.dates, self.decorated, self.time, self.unit)
+        dates = max(self.dates, self.short_dots, self.month, self.ideographs)
+        return max(self.number + self.infinite, self.moment, dates, self.decorated, self.time, self.unit)
 
     @property
     def dates(self) -> int:
@@ -223,7 +256,12 @@ def refine_column_types(
     notes = [describe_wide_number_type(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
     casts, missing = _without_nans(con, staged, [c[0] for c in columns if c[1] == "DOUBLE"])
     notes += missing
-    counted = _candidates(con, staged, texts, rows)
+    counted, flags, foreign = _candidates(con, staged, texts, rows)
+    notes += [note for column in flags if (note := _describe_flags(con, staged, column))]
+    for column in foreign:
+        cast, note = _decide_foreign(con, staged, column)
+        casts |= {column: cast} if cast else {}
+        notes += [note] if note else []
     wanted = reading or ReadingOptions()
     order, decimal = _decided_order(counted), _decided_decimal(counted)
     undecided = not order[0] and any(n.year_last == n.rest > 0 for n in counted.values())
@@ -278,16 +316,52 @@ def _without_nans(con: Any, staged: Path, doubles: list[str]) -> tuple[dict[str,
     return casts, notes
 
 
-def _candidates(con: Any, staged: Path, texts: list[str], rows: int) -> dict[str, ColumnTypeCounts]:
-    """Find columns that look like numbers or dates in a sample, and count their values over the whole file."""
+def _candidates(
+    con: Any, staged: Path, texts: list[str], rows: int
+) -> tuple[dict[str, ColumnTypeCounts], list[str], list[str]]:
+    """Find columns that look like numbers or dates in a sample, and count their values over the whole file.
+
+    The other parts are columns of words such as `true`, and of digits that are not those of ASCII.
+    """
     step = rows // SAMPLE_ROWS + 1
     seen = _aggregate(con, staged, texts, _outline, rows, step)
-    likely = [c for c, (values, markers, digits) in seen.items() if 0 < NOTED_SHARE * (values - markers) <= digits]
+    likely = [c for c, (values, markers, digits, *_) in seen.items() if 0 < NOTED_SHARE * (values - markers) <= digits]
+    flags = [c for c, (values, markers, _, n, _) in seen.items() if 0 < FLAG_SHARE * (values - markers) <= n]
+    foreign = [c for c, (values, markers, *_, n) in seen.items() if 0 < NOTED_SHARE * (values - markers) <= n]
     sampled = {c: ColumnTypeCounts(found) for c, found in _aggregate(con, staged, likely, _counts, rows, step).items()}
     if step == 1:
-        return sampled
+        return sampled, flags, foreign
     likely = [c for c, n in sampled.items() if n.typed >= NOTED_SHARE / 2 * n.rest]
-    return {c: ColumnTypeCounts(found) for c, found in _aggregate(con, staged, likely, _counts, rows, 1).items()}
+    whole = _aggregate(con, staged, likely, _counts, rows, 1)
+    return {c: ColumnTypeCounts(found) for c, found in whole.items()}, flags, foreign
+
+
+def _describe_flags(con: Any, staged: Path, column: str) -> TypeNote | None:
+    """Return a note on a column of words such as `true` and `false` if others stand among them."""
+    is_flag = f"regexp_full_match({{t}}, '{FLAGS}')"
+    counts = f"count(*), count_if(NOT {_on(is_flag, 't')}), count(DISTINCT lower(t)) FILTER ({_on(is_flag, 't')})"
+    values, odd, words = con.execute(f"SELECT {counts} FROM {_values(staged, column)}").fetchone()
+    if not odd or words < 2:
+        return None
+    said = "is not true or false" if odd == 1 else "are not true or false"
+    shown = _examples(con, staged, column, f"NOT {is_flag}")
+    return TypeNote(column, "text", f"mixed: {odd:,} of {values:,} values {said} ({shown}), kept as text")
+
+
+def _decide_foreign(con: Any, staged: Path, column: str) -> tuple[str, TypeNote | None]:
+    """Return SQL for a column of numbers in digits of another script, and a note."""
+    text = f"translate({_trimmed(column)}, '{DIGITS}\u066b\uff0e', '{'0123456789' * 3}..')"
+    (wrong, codes, fractions) = con.execute(
+        f"SELECT count_if(NOT {_on(NUMBER, 'd')}), count_if({_on(CODE, 'd')}), count_if(NOT {_on(WHOLE, 'd')}) "
+        f"FROM (SELECT {text} AS d FROM {read_parquet(str(staged))} WHERE NOT {_on(MARKER, _trimmed(column))})"
+    ).fetchone()
+    shown = _examples(con, staged, column, _VALUE)
+    if wrong or codes:
+        return "", TypeNote(column, "text", f"its digits are not those of ASCII ({shown}), kept as text")
+    kind = "DOUBLE" if fractions else "BIGINT"
+    value = f"CASE WHEN {_on(MARKER, _trimmed(column))} THEN NULL ELSE {text} END"
+    said = f"its digits, such as {shown}, were read as 0 to 9"
+    return f"CAST({value} AS {kind})", TypeNote(column, kind, said)
 
 
 def _aggregate(
@@ -305,6 +379,27 @@ def _aggregate(
         chunk = texts[start : start + at_once]
         found |= (_measure_stacked if stacked else _measure_columns)(con, source, chunk, measures)
     return found
+
+
+def describe_broken_dates(con: Any, staged: Path, texts: list[str], rows: int) -> list[TypeNote]:
+    """Return notes on columns of text in which nearly all values are dates whose year comes first."""
+
+    def outline(text: str, body: str) -> list[str]:
+        return [f"count({text})", f"count_if({_on(YEAR_FIRST, text)})"]
+
+    step = rows // SAMPLE_ROWS + 1
+    seen = _aggregate(con, staged, texts, outline, rows, step)
+    notes = []
+    for column in (c for c, (values, dates) in seen.items() if 0 < MIXED_SHARE * values <= dates):
+        odd = f"NOT coalesce({MOMENT}, false)"
+        counts = f"SELECT count(*), count_if({_on(odd, 't')}) FROM {_values(staged, column)}"
+        values, count = con.execute(counts).fetchone()
+        if count and count <= (1 - MIXED_SHARE) * values:
+            said = "is not a date" if count == 1 else "are not dates"
+            shown = _examples(con, staged, column, odd)
+            said = f"mixed: {count:,} of {values:,} values {said} ({shown}), kept as text"
+            notes.append(TypeNote(column, "text", said))
+    return notes
 
 
 def _measure_columns(
@@ -335,8 +430,13 @@ def _measure_stacked(
 
 def _outline(text: str, body: str) -> list[str]:
     """Return SQL that counts values, null markers and number-like values; cheap, for files of many columns."""
-    digits = f"regexp_matches({text}, '{LIKELY}')"
-    return [f"count({text})", f"count_if({_on(MARKER, text)})", f"count_if({digits})"]
+    tests = (
+        _on(MARKER, text),
+        f"regexp_matches({text}, '{LIKELY}')",
+        f"regexp_full_match({text}, '{FLAGS}')",
+        f"regexp_matches({text}, '^[+-]?[{DIGITS}]')",
+    )
+    return [f"count({text})", *(f"count_if({test})" for test in tests)]
 
 
 def _counts(text: str, body: str) -> list[str]:
@@ -408,6 +508,9 @@ def _decide(
         decision = _Decision("BIGINT" if n.whole == n.rest else "DOUBLE", "{t}")
     elif n.code == 0 and n.number == n.rest and not n.long and (plus := _examples(con, staged, column, PLUS)):
         decision = _decide_plus(con, staged, column, n, plus)
+    elif n.infinite and n.number and n.number + n.infinite == n.rest and not (n.code or n.long):
+        # How many are infinite is said below.
+        decision = _Decision("DOUBLE", "{t}", _describe_infinite(con, staged, column, n))
     elif n.iso == n.rest:
         decision = _Decision("DATE", ISO_VALUE)
     elif n.moment == n.rest:
@@ -423,6 +526,13 @@ def _decide(
     elif n.named == n.rest:
         by_name = f"strptime({{t}}, {NAMED_FORMATS})"
         decision = _Decision("DATE", by_name, "its dates were read by the names of the months")
+    elif n.month == n.rest:
+        first = _examples(con, staged, column, _VALUE, 1)
+        decision = _Decision("DATE", MONTH_VALUE, f"months such as {first} were read as their first day")
+    elif n.ideographs == n.rest:
+        decision = _Decision("DATE", IDEOGRAPHS_VALUE, "its dates were read as year, month and day")
+    elif n.short_dots == n.rest and not VERSION_NAME.search(column):
+        decision = _decide_short_dots(con, staged, column, n)
     elif n.dashed_year == n.rest:
         shown = _examples(con, staged, column, _VALUE)
         decision = f"it is not certain which part is the year ({shown}), kept as text"
@@ -451,6 +561,23 @@ def _decide(
     value = f"CASE WHEN {_on(MARKER, text)} THEN NULL ELSE {_on(decision.sql, text)} END"
     note = TypeNote(column, decision.type, ", and ".join(said)) if said else None
     return f"CAST({value} AS {decision.type})", note
+
+
+def _describe_infinite(con: Any, staged: Path, column: str, n: ColumnTypeCounts) -> str:
+    verb = "is infinite" if n.infinite == 1 else "are infinite"
+    return f"{n.infinite:,} of {n.rest:,} values {verb} ({_examples(con, staged, column, TESTS['infinite'])})"
+
+
+def _decide_short_dots(con: Any, staged: Path, column: str, n: ColumnTypeCounts) -> _Decision | str:
+    """Return the type of a column such as `1.3.24`: dates if a day proves it, else perhaps versions."""
+    sql = order_sql("dmy")
+    wrong = _examples(con, staged, column, f"{_VALUE} AND {sql} IS NULL", 1)
+    if not n.day_first or wrong:
+        shown = wrong or _examples(con, staged, column, _VALUE)
+        return f"{shown} may be dates or versions, kept as text"
+    sure = _examples(con, staged, column, TESTS["day_first"], 1)
+    said = f"its dates were read as {DATE_ORDERS['dmy']}, because {sure} cannot have the month first"
+    return _Decision("DATE", sql, f"{said}; years of two digits are 1969 to 2068")
 
 
 def _decide_plus(con: Any, staged: Path, column: str, n: ColumnTypeCounts, plus: str) -> _Decision | str:
@@ -547,17 +674,23 @@ def _decide_number(
     if n.currencies > 1:
         return f"numbers in several currencies ({shown}), kept as text"
     if n.sure_english and n.sure_european and n.english + n.european >= n.rest:
-        return f"numbers with a decimal point and with a decimal comma ({shown}), kept as text"
+        both = ", ".join(_examples(con, staged, column, TESTS[f"sure_{way}"], 1) for way in ("english", "european"))
+        return f"numbers with a decimal point and with a decimal comma ({both}), kept as text"
     if max(n.english, n.european, n.spaced) < MIXED_SHARE * n.rest:
         return ""  # addresses, versions and the like
     if 0 < n.percent < n.rest:
-        return f"only some numbers have a percent sign ({shown}), kept as text"
+        without = _examples(con, staged, column, f"{_VALUE} AND NOT {TESTS['percent']}", 1)
+        both = f"{_examples(con, staged, column, TESTS['percent'], 1)}, {without}"
+        return f"only some numbers have a percent sign ({both}), kept as text"
     if n.minus_last and not n.separated:
         return ""  # grades such as `2-`
     bare = BODY
     if n.gaps:
-        if n.spaced < n.rest or not (n.separated or n.priced or n.typeset):
-            return ""  # plain spaces group the digits of phone numbers, too
+        if n.spaced < n.rest:
+            return ""
+        if not (n.separated or n.priced or n.typeset) and not _has_grouped_digits(con, staged, column):
+            gaps = _examples(con, staged, column, TESTS["gaps"])
+            return f"spaces between digits may be those of thousands or of codes ({gaps}), kept as text"
         sure = n.sure_european or n.sure_english or reading.decimal
         bare = f"replace(translate({BODY}, '{GROUPED}', ''), ',', '.')"
         if n.separated and not sure:
@@ -569,6 +702,7 @@ def _decide_number(
     else:
         comma = _has_decimal_comma(n, reading.decimal or like[0])
         if comma is None:
+            shown = _examples(con, staged, column, TESTS["separated"])
             return f"{shown} may be thousands or decimals, kept as text ({reading.decimal_advice})"
         if (n.european if comma else n.english) < n.rest:
             return f"numbers in several styles ({shown}), kept as text"
@@ -593,6 +727,18 @@ def _decide_number(
     sql = f"(CASE WHEN {negative} THEN '-' ELSE '' END) || {bare}"
     fractions = _examples(con, staged, column, f"NOT ({MARKER}) AND NOT regexp_full_match({bare}, '\\d{{1,18}}')", 1)
     return _Decision("DOUBLE" if fractions else "BIGINT", sql, ", and ".join(said))
+
+
+def _has_grouped_digits(con: Any, staged: Path, column: str) -> bool:
+    """Return whether plain spaces between digits are those of thousands: phone numbers have them, too.
+
+    These and other codes mostly have as many digits as each other, or the name of their column tells them.
+    """
+    if CODE_NAME.search(column):
+        return False
+    digits = "length(translate(t, ' +-', ''))"
+    spaced = f"FROM {_values(staged, column)} WHERE {_on(_VALUE, 't')}"
+    return int(con.execute(f"SELECT count(DISTINCT {digits}) {spaced}").fetchone()[0]) > 1
 
 
 def _has_decimal_comma(n: ColumnTypeCounts, wanted: str) -> bool | None:
@@ -630,13 +776,15 @@ def _mixed(con: Any, staged: Path, column: str, n: ColumnTypeCounts) -> TypeNote
         return TypeNote(
             column, "text", f"numbers with a unit ({_examples(con, staged, column, UNIT)}){rest}, kept as text"
         )
-    nearly = (QUALIFIED, f"({NUMBER} OR {QUALIFIED})", LOOSE_DATE)
+    nearly = (QUALIFIED, f"({NUMBER} OR {PLAIN} OR {QUALIFIED})", LOOSE_DATE)
     counts = ", ".join(f"count_if({_on(each, 't')})" for each in nearly)
     found = con.execute(f"SELECT {counts} FROM {_values(staged, column)} WHERE {_on(_VALUE, 't')}").fetchone()
     qualified, numbers, dates = (count or 0 for count in found)
     if qualified and numbers >= MIXED_SHARE * n.rest and not n.code:
         shown = _examples(con, staged, column, QUALIFIED)
-        return TypeNote(column, "text", f"numbers with a sign that changes their meaning ({shown}), kept as text")
+        return TypeNote(
+            column, "text", f"numbers with a footnote, or a sign that changes their meaning ({shown}), kept as text"
+        )
     if dates >= NOTED_SHARE * n.rest and n.whole < n.rest:
         shown = _examples(con, staged, column, _VALUE)
         return TypeNote(

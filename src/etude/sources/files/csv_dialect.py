@@ -16,8 +16,11 @@ TITLE_ROWS = 20
 MOST_REGULAR = 0.8
 """Below a header that does not come first, this share of the rows must have its number of fields."""
 SIGN = r"[+\u2212\u2013-]?"
-NUMBER = re.compile(rf"\(?{SIGN}\s?[$€£¥₹]?\s?{SIGN}[.,]?\d[\d.,'\u2019 \xa0\u202f]*([eE][+-]?\d+)?\s?[$€£¥₹%]?-?\)?")
-DATE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
+MONEY = r"[A-Z]{0,2}[$]|[€£¥\uffe5₹]"
+NUMBER = re.compile(
+    rf"\(?{SIGN}\s?(?:{MONEY})?\s?{SIGN}[.,]?\d[\d.,'\u2019 \xa0\u202f]*([eE][+-]?\d+)?\s?(?:{MONEY}|%|kr|zł|Kč)?-?\)?"
+)
+DATE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{4}[年년] ?\d{1,2}[月월] ?\d{1,2}[日일]")
 SAMPLE_RECORDS = 2_000
 # A quote that does not close within this many characters is a character of the text, not the start of a field.
 LONGEST_QUOTED = 64 << 20
@@ -42,6 +45,8 @@ class CsvRecord:
     stray_quote: bool = False
     blank: bool = False
     size: int = 0
+    spaced_quotes: bool = False
+    """Spaces stand between a quoted field and a delimiter; they were left out."""
 
 
 def detect_csv_dialect(sample: str, whole: bool) -> CsvDialect:
@@ -115,7 +120,8 @@ def _quoted(line: str, number: int, source: _Lines, dialect: CsvDialect) -> CsvR
         source.give_back(taken[1:])
         return CsvRecord(number, alone, stray_quote=True, size=len(line))
     stray = len(taken) == 1 and _has_stray(line, dialect)
-    return CsvRecord(number, fields, stray_quote=stray, size=sum(map(len, taken)))
+    spaced = len(taken) == 1 and not stray and _has_spaced_quotes(line, dialect)
+    return CsvRecord(number, fields, stray_quote=stray, size=sum(map(len, taken)), spaced_quotes=spaced)
 
 
 def _to_closing(start: str, source: _Lines, taken: list[str], dialect: CsvDialect) -> tuple[str | None, str]:
@@ -149,19 +155,38 @@ def _split(text: str, dialect: CsvDialect, literal: bool = False) -> tuple[list[
             end = _closing(text, at + 1, dialect)
             if end < 0 and not literal:
                 return fields, text[at:]
-            if end >= 0 and (end + 1 >= len(body) or text.startswith(delimiter, end + 1)):
-                fields.append(_unescape(text[at + 1 : end], dialect))
-                at = end + 1
-                if at >= len(body):
-                    return fields, None
-                at += 1
-                continue
+        else:
+            end = _spaced_closing(body, at, dialect)
+        if end >= 0 and (after := _end_of_field(body, end + 1, delimiter)) >= 0:
+            fields.append(_unescape(text[text.index(quote, at) + 1 : end], dialect))
+            at = after
+            if at >= len(body):
+                return fields, None
+            at += 1
+            continue
         end = body.find(delimiter, at)
         if end < 0:
             fields.append(body[at:])
             return fields, None
         fields.append(body[at:end])
         at = end + 1
+
+
+def _spaced_closing(body: str, at: int, dialect: CsvDialect) -> int:
+    """Return where a quoted field ends that starts after spaces, or -1."""
+    start = at
+    while body.startswith(" ", start):
+        start += 1
+    if start == at or dialect.delimiter == " " or not body.startswith(dialect.quote, start):
+        return -1
+    return _closing(body, start + 1, dialect)
+
+
+def _end_of_field(body: str, at: int, delimiter: str) -> int:
+    """Return where the delimiter or the end of the line follows, perhaps after spaces; -1 if something else does."""
+    while body.startswith(" ", at):
+        at += 1
+    return at if at >= len(body) or body.startswith(delimiter, at) else -1
 
 
 def _closing(text: str, at: int, dialect: CsvDialect) -> int:
@@ -192,15 +217,37 @@ def _has_stray(line: str, dialect: CsvDialect) -> bool:
     quote, delimiter, at = dialect.quote, dialect.delimiter, 0
     body = line.rstrip("\r\n")
     while at <= len(body):
-        if body.startswith(quote, at):
-            end = _closing(body, at + 1, dialect)
-            if end < 0 or (end + 1 < len(body) and not body.startswith(delimiter, end + 1)):
+        end = _closing(body, at + 1, dialect) if body.startswith(quote, at) else _spaced_closing(body, at, dialect)
+        if body.startswith(quote, at) or end >= 0:
+            after = _end_of_field(body, end + 1, delimiter) if end >= 0 else -1
+            if after < 0:
                 return True
-            at = end + 2
+            at = after + 1
         else:
             end = body.find(delimiter, at)
             if quote in body[at : end if end >= 0 else len(body)]:
                 return True
+            if end < 0:
+                return False
+            at = end + 1
+    return False
+
+
+def _has_spaced_quotes(line: str, dialect: CsvDialect) -> bool:
+    """Return whether spaces stand around a quoted field."""
+    quote, delimiter, at = dialect.quote, dialect.delimiter, 0
+    body = line.rstrip("\r\n")
+    while at < len(body):
+        if body.startswith(quote, at):
+            end = _closing(body, at + 1, dialect) + 1
+            after = _end_of_field(body, end, delimiter)
+            if after > end:
+                return True
+            at = after + 1
+        elif _spaced_closing(body, at, dialect) >= 0:
+            return True
+        else:
+            end = body.find(delimiter, at)
             if end < 0:
                 return False
             at = end + 1

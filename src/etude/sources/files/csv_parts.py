@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from etude.errors import Invalid
 from etude.sources.duckdb_errors import reraise_duckdb_limit
-from etude.sources.files.column_types import COLUMNS_AT_ONCE, CURRENCY, refine_column_types
+from etude.sources.files.column_types import COLUMNS_AT_ONCE, CURRENCY, VERSION_NAME, refine_column_types
 from etude.sources.files.csv_dialect import (
     RARE_DELIMITERS,
     TITLE_ROWS,
@@ -40,7 +40,7 @@ from etude.sources.files.parquet import describe_differing_parquet_columns, read
 from etude.sources.files.printed_text import PrintedText, find_printed_text
 from etude.sources.files.reading_options import ReadingOptions
 from etude.sources.files.table_names import clean_column_names, show_invisible
-from etude.sources.files.text_file import CHUNK, TextFileSurvey, open_text_file, survey_text_file
+from etude.sources.files.text_file import CHUNK, CTRL_Z_NOTE, TextFileSurvey, open_text_file, survey_text_file
 from etude.sources.quoting import quote_identifier, quote_literal
 
 SAMPLE_CHARS = 1 << 20
@@ -64,9 +64,10 @@ EXACT_INTEGER = 1 << 53
 """From here on, a double does not hold every whole number."""
 # Parquet has no integers beyond 64 bits: a decimal keeps each digit, and text keeps longer ones.
 # Values that the type does not show as they are written.
+HEXADECIMAL = re.compile(r"[+-]?0[xXbB].+")
 READ_AS = (
     ("BOOLEAN", re.compile(r"(?!true$|false$).+", re.IGNORECASE), "its values were read as true or false"),
-    ("BIGINT", re.compile(r"[+-]?0[xXbB].+"), "its values were read as hexadecimal or binary numbers"),
+    ("BIGINT", HEXADECIMAL, "its values were read as hexadecimal or binary numbers"),
     ("DOUBLE", re.compile(r"[+-]?(?=(?:\.?\d){18})\d*\.?\d*"), ROUNDED),
     ("DOUBLE", re.compile(r"\d+[eE]\d+"), "its values were read as powers of ten"),
     (
@@ -91,9 +92,6 @@ SIGN = rf"(?:{CURRENCY}|%)"
 DECIMAL_COMMA = re.compile(rf"{SIGN}?\s?[+-]?\s?(\d{{1,3}}(\.\d{{3}})+|\d+),(\d{{1,2}}|\d{{4,}})\s?{SIGN}?")
 WHOLE_OR_MARKER = re.compile(rf"{SIGN}?\s?[+-]?\d{{1,3}}(\.?\d{{3}})*\s?{SIGN}?|\D{{0,3}}")
 """Values that may stand among numbers with a decimal comma: `7 %`, `1.200 €`, `n/a`."""
-VERSION_NAME = re.compile(
-    r"(?:^|[^a-z])(?:version|ver|release|revision|rev|firmware|build|section|chapter|clause)(?:$|[^a-z])", re.IGNORECASE
-)
 SAME_NUMBER = re.compile(r"\d{1,3}\.\d{1,3}")
 CODE_OR_WHOLE = re.compile(r"\d+([eE]\d+)?")
 # Values that DuckDB casts to a type although it would not choose that type for them.
@@ -102,6 +100,10 @@ CAST_ONLY = {
     "DOUBLE": r"regexp_matches({v}, '^\s*[+-]?0[\dxXbB]|^\s*[+]|_')",
     "BOOLEAN": "NOT regexp_full_match({v}, '(?i)\\s*(true|false|t|f|yes|no|y|n)\\s*')",
 }
+DATED = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+WORD = r"^\s*[+-]?[A-Za-z]"
+"""The start of a word that DuckDB casts to a date: `infinity`, `epoch`."""
+BOM = "\ufeff"
 ZONED = {"TIMESTAMP": "TIMESTAMP WITH TIME ZONE", "TIME": "VARCHAR"}
 # CASE, because DuckDB evaluates both sides of an AND for each row.
 _UNLESS_PLAIN = "CASE WHEN length({v}) = 19 AND {v}[17] = ':' THEN false ELSE"
@@ -136,8 +138,8 @@ class CsvPart:
     report: LoadReport
     dotted: tuple[str, ...] = ()
     """Columns of numbers whose dots may group digits: each has three digits after it."""
-    versions: tuple[str, ...] = ()
-    """Columns of versions, which look like decimals and stay text."""
+    left: tuple[str, ...] = ()
+    """Columns that stay text: versions, which look like decimals, and dates with words among them."""
     is_copy: bool = False
     """The file was printed for people, and its names are known."""
 
@@ -203,10 +205,8 @@ def _join_with_notes(
     report = replace(report, types=tuple(note for note in report.types if note.column.lower() not in changed))
     dotted = _find_ambiguous_dots(parts)
     said: list[TypeNote] = []
-    if reading.decimal == ",":
+    if reading.decimal != ".":
         types |= {name.lower(): "VARCHAR" for name in dotted}
-    elif not reading.decimal:
-        said += [_describe_dots(con, parts, name, reading) for name in dotted]
     if types or parts[0].constants:
         joined = _write_joined(con, parts, types, scratch)
         report = replace(
@@ -220,7 +220,7 @@ def _join_with_notes(
             TypeNote(name, "text", f"{shown} without its opposite may be a word or a code, kept as text")
             for name, shown in words.items()
         ]
-    leave = (EXTRA, *(name for part in parts for name in part.versions))
+    leave = (EXTRA, *(name for part in parts for name in part.left))
     count, notes = refine_column_types(con, joined, target, leave, reading)
     if len(parts) == 1 and report.header == "present" and not parts[0].is_copy:
         doubt = describe_doubtful_header(con, target, [n for n in csv_part_names(parts[0]) if n != EXTRA])
@@ -266,15 +266,6 @@ def _find_ambiguous_dots(parts: list[CsvPart]) -> list[str]:
     return [] if decimals else list(dict.fromkeys(name for p in parts for name in p.dotted))
 
 
-def _describe_dots(con: Any, parts: list[CsvPart], column: str, reading: ReadingOptions) -> TypeNote:
-    part = next(p for p in parts if column in p.dotted)
-    name = quote_identifier(column)
-    texts = _read_csv(part.path, part.options, tuple(CsvColumn(c.name, "VARCHAR") for c in part.columns))
-    (first,) = con.execute(f"SELECT trim({name}) FROM {texts} WHERE contains({name}, '.') LIMIT 1").fetchone()
-    note = f"{first!r} may be thousands or decimals; its dots were read as decimal points "
-    return TypeNote(column, "DOUBLE", f"{note}({reading.decimal_advice})")
-
-
 def csv_part_names(part: CsvPart) -> list[str]:
     """Return the names of the part's columns."""
     return [c.name for c in part.columns if c.name]
@@ -296,7 +287,7 @@ def _surveyed_part(
         sample = text.read(SAMPLE_CHARS)
     if not sample.strip("\r\n \0"):
         raise Invalid(f"`{path}` is empty.", hint="Remove the file, or write a header and rows into it.")
-    sample = sample.replace("\0", "")
+    sample = found.clean(sample)
     if _has_quoted_lines(sample, whole=len(sample) < SAMPLE_CHARS):
         return _without_line_quotes(con, path, found, scratch, index, reading)
     if printed := find_printed_text(sample, whole=len(sample) < SAMPLE_CHARS):
@@ -309,6 +300,8 @@ def _surveyed_part(
     part = _read_dialect(con, path, found, dialect, scratch, index, sample, comments)
     if dialect.width > 1 and part.report.blank_lines:
         records = list(islice(read_csv_records(io.StringIO("".join(body), newline=""), dialect, cut=True), HEAD_ROWS))
+        top = next((at for at, record in enumerate(records) if len(record.fields) == dialect.width), 0)
+        del records[:top]  # titles
         if second := describe_second_table(records, dialect.width, _is_value):
             return replace(part, report=replace(part.report, notes=(*part.report.notes, second)))
     return part
@@ -574,9 +567,20 @@ def _is_data(rows: list[list[str]]) -> bool:
     return len(typed) == len(first) or any(re.search(r"\d\D+\d", cell) for cell, _ in typed)
 
 
+def _is_index_header(head: list[CsvRecord]) -> bool:
+    """Return whether the first row is a header without a name for the first column, which counts the rows.
+
+    Programs write the number of each row so, from 0 or from 1.
+    """
+    first, numbers = head[0].fields, [r.fields[0].strip() for r in head[1:] if any(f.strip() for f in r.fields)]
+    if len(first) < 2 or first[0].strip() or not any(f.strip() for f in first) or len(numbers) < 2:
+        return False
+    return any(numbers == [str(at + start) for at in range(len(numbers))] for start in (0, 1))
+
+
 def _has_title_row(head: list[CsvRecord], width: int) -> bool:
     """Return whether the first row has one cell or none of several, and a later one has all."""
-    if width < 3 or sum(bool(f.strip()) for f in head[0].fields) > 1:
+    if width < 3 or _is_index_header(head) or sum(bool(f.strip()) for f in head[0].fields) > 1:
         return False
     return any(all(f.strip() for f in row.fields) for row in head[1:TITLE_ROWS])
 
@@ -601,6 +605,11 @@ def _as_is(
         if sniffed is None or not _agree(sniffed, dialect, found):
             return None
         notes = ("The first row was read as the header, because its numbers are years in order.",)
+    elif _is_index_header(head):
+        if not sniffed.header:
+            sniffed = _sniff(con, path, f"{line.lstrip(', ')}{', ' if line else ''}header=true", sample_rows)
+        if sniffed is None or not _agree(sniffed, dialect, found):
+            return None
     elif sniffed.header and _is_data([r.fields for r in head]):
         sniffed = _sniff(con, path, f"{line.lstrip(', ')}{', ' if line else ''}header=false", sample_rows)
         if sniffed is None or not _agree(sniffed, dialect, found):
@@ -621,6 +630,13 @@ def _as_is(
         sniffed = sniffed._replace(columns=columns)
     sniffed = sniffed._replace(columns=_with_zones(con, path, options, sniffed.columns))
     write_query_to_parquet(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
+    worded = _find_date_words(con, path, options, sniffed.columns, staged)
+    if worded:
+        columns = tuple(CsvColumn(c.name, "VARCHAR" if c.name in worded else c.type) for c in sniffed.columns)
+        sniffed = sniffed._replace(columns=columns)
+        write_query_to_parquet(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
+    if _has_empty_rows(con, sniffed.columns, staged):
+        return None
     if sniffed.header and _repeats_header(con, head[0].fields, sniffed.columns, staged):
         return None
     if sample_rows > 0 and _has_late_values(con, sniffed.columns, staged, sample_rows):
@@ -634,7 +650,10 @@ def _as_is(
         quote=sniffed.quote,
         header="present" if sniffed.header else "invented",
         renamed=_renames(head[0].fields, sniffed.columns) if sniffed.header else (),
-        types=_sample_notes(head, sniffed.columns, sniffed.header) + _describe_versions(versions),
+        types=_sample_notes(head, sniffed.columns, sniffed.header)
+        + _late_number_notes(con, path, options, sniffed.columns, staged, sample_rows, head)
+        + _describe_versions(versions)
+        + _describe_date_words(worded),
         blank_lines=_blank_lines(con, found, sniffed, staged) if dialect.width > 1 else 0,
         huge_fields=_huge_fields(con, sniffed.columns, staged) if found.longest > HUGE_FIELD else 0,
         notes=notes,
@@ -642,8 +661,102 @@ def _as_is(
     dotted = (
         _find_dotted(con, path, options, sniffed.columns, head[sniffed.header :]) if report.delimiter == ";" else ()
     )
-    return CsvPart(
-        source, path, options, sniffed.columns, _constants(source), str(staged), report, dotted, tuple(versions)
+    left = (*versions, *worded)
+    return CsvPart(source, path, options, sniffed.columns, _constants(source), str(staged), report, dotted, left)
+
+
+def _find_date_words(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], staged: Path) -> dict[str, str]:
+    """Return columns of dates or times in which DuckDB reads a word, such as `infinity` or `epoch`, and the words.
+
+    It reads them as 1900-01-01, 1970-01-01 or infinity. Only columns with such values are read as text to be sure.
+    """
+    dated = [c for c in columns if c.name and c.type in DATED]
+    if not dated:
+        return {}
+    tests = ", ".join(
+        f"bool_or(NOT isfinite({v}) OR {v} = CAST('1970-01-01' AS {kind}) OR {v} = CAST('1900-01-01' AS {kind}))"
+        for v, kind in ((quote_identifier(c.name), c.type) for c in dated)
+    )
+    found = con.execute(f"SELECT {tests} FROM {read_parquet(str(staged))}").fetchone()
+    return _find_words(con, path, options, columns, [c.name for c, is_odd in zip(dated, found) if is_odd])
+
+
+def _find_words(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], dated: list[str]) -> dict[str, str]:
+    """Return those of the columns in which words stand, and how many, for a note."""
+    if not dated:
+        return {}
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    counts = ", ".join(
+        f"count({v}), count_if(regexp_matches({v}, {quote_literal(WORD)})), "
+        f"list_sort(list(DISTINCT {v}) FILTER (regexp_matches({v}, {quote_literal(WORD)})))[:3]"
+        for v in (f"trim({quote_identifier(name)})" for name in dated)
+    )
+    found = con.execute(f"SELECT {counts} FROM {_read_csv(path, options, texts)}").fetchone()
+    words: dict[str, str] = {}
+    for name, values, count, shown in zip(dated, found[::3], found[1::3], found[2::3]):
+        if count:
+            verb = "is not a date" if count == 1 else "are not dates"
+            words[name] = f"{count:,} of {values:,} values {verb} ({', '.join(map(repr, shown))})"
+    return words
+
+
+def _describe_date_words(worded: dict[str, str]) -> tuple[TypeNote, ...]:
+    return tuple(TypeNote(name, "text", f"mixed: {said}, kept as text") for name, said in worded.items())
+
+
+def _has_empty_rows(con: Any, columns: tuple[CsvColumn, ...], staged: Path) -> bool:
+    """Return whether rows of several columns have no value at all, or a byte order mark stands inside the file."""
+    names = [quote_identifier(c.name) for c in columns if c.name]
+    if len(names) < 2:
+        return False
+    source = read_parquet(str(staged))
+    if columns[0].type == "VARCHAR":
+        marked = f"SELECT 1 FROM {source} WHERE prefix({names[0]}, {quote_literal(BOM)}) LIMIT 1"
+        if con.execute(marked).fetchone():
+            return True
+    # The statistics of the file tell whether a column is filled in each row.
+    filled = con.execute(
+        f"SELECT path_in_schema FROM parquet_metadata({quote_literal(str(staged))}) "
+        "GROUP BY path_in_schema HAVING bool_and(coalesce(stats_null_count = 0, false)) LIMIT 1"
+    ).fetchone()
+    if filled:
+        return False
+    empty = " AND ".join(f"{name} IS NULL" for name in names)
+    return con.execute(f"SELECT 1 FROM {source} WHERE {empty} LIMIT 1").fetchone() is not None
+
+
+def _late_number_notes(
+    con: Any,
+    path: str,
+    options: str,
+    columns: tuple[CsvColumn, ...],
+    staged: Path,
+    sample_rows: int,
+    head: list[CsvRecord],
+) -> tuple[TypeNote, ...]:
+    """Return notes on hexadecimal and binary numbers below the first rows, which `_sample_notes` has not seen.
+
+    In a large file that is read by a sample, `_has_late_codes` has found none.
+    """
+    whole = [c.name for c in columns if c.name and c.type == "BIGINT"]
+    if len(head) < HEAD_ROWS or not whole:
+        return ()
+    (rows,) = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()
+    if sample_rows > 0 and rows >= sample_rows - 1000:
+        return ()
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    tests = ", ".join(
+        f"any_value({v}) FILTER (regexp_full_match({v}, '[+-]?0[xXbB].+'))"
+        for v in (f"trim({quote_identifier(name)})" for name in whole)
+    )
+    found = con.execute(f"SELECT {tests} FROM {_read_csv(path, options, texts)}").fetchone()
+    (said,) = (said for kind, _, said in READ_AS if kind == "BIGINT")
+    early = {c.name: at for at, c in enumerate(columns)}
+    return tuple(
+        TypeNote(name, "BIGINT", f"{said} ({shown!r})")
+        for name, shown in zip(whole, found)
+        if shown
+        and not any(HEXADECIMAL.fullmatch(r.fields[early[name]].strip()) for r in head if len(r.fields) > early[name])
     )
 
 
@@ -823,7 +936,7 @@ def _repaired(
     faults = LoadRowFaults(os.path.basename(path) if index else "")
     copy = scratch / f"repaired{index}.csv"
     with open_text_file(path, found) as text:
-        lines = (line.replace("\0", "") for line in text) if found.nul_bytes else text
+        lines = map(found.clean, text) if found.nul_bytes or found.ctrl_z else text
         wrote = _rewrite(
             con, _below_comments(read_csv_records(lines, dialect), comments, faults), dialect, copy, scratch, faults
         )
@@ -897,6 +1010,12 @@ def _rewrite(
             else:
                 yield record
 
+    def is_empty(record: CsvRecord) -> bool:
+        if width < 2 or any(record.fields):
+            return False
+        faults.add("no value", "skipped", record.line)
+        return True
+
     rest = filled()
     head = _without_titles(list(islice(rest, 1000)), width, faults)
     joined: list[str] = []
@@ -912,11 +1031,15 @@ def _rewrite(
         given = head[0].fields
         # Too few names have a note of their own.
         _fit(head.pop(0), dialect, faults if len(given) >= width or not len(given) > 1 else LoadRowFaults())
+    head = [record for record in head if not is_empty(record)]
     extra, longest, huge = False, 0, 0
     with open(copy, "w", encoding="utf-8", errors="replace", newline="") as file:
         # csv.writer quotes the characters of its line end: with \r\n it quotes both.
         writer = csv.writer(file, lineterminator="\r\n")
-        for record in chain(head, rest):
+        for record in chain(head, (record for record in rest if not is_empty(record))):
+            if record.fields[0].startswith(BOM):
+                record.fields[0] = record.fields[0].lstrip(BOM)
+                faults.add("a byte order mark inside the file", "the mark was left out", record.line)
             if width > 1 and given and record.fields == given:
                 faults.add("the header again", "skipped", record.line)
                 continue
@@ -934,7 +1057,7 @@ def _rewrite(
 
 def _without_titles(head: list[CsvRecord], width: int, faults: LoadRowFaults) -> list[CsvRecord]:
     """Leave out titles and metadata above a table of several columns: they are neither rows nor the header."""
-    if width < 2:
+    if width < 2 or _is_index_header(head):
         return head
     if above := count_csv_metadata_records(head, width):
         for record in head[:above]:
@@ -963,6 +1086,8 @@ def _header(con: Any, head: list[CsvRecord], dialect: CsvDialect, scratch: Path)
     options = f"{REGULAR}, comment='', skip=0{longest}"
     sniffed = _sniff(con, str(probe), options)
     first = _fit(head[0], dialect, ignore)[:width]
+    if _is_index_header(head):
+        return first, clean_column_names(_names(first))
     if sniffed and sniffed.header and _is_data([_fit(r, dialect, ignore)[:width] for r in head]):
         sniffed = _sniff(con, str(probe), f"{options}, header=false")
     if sniffed and len(sniffed.columns) == width:
@@ -991,6 +1116,8 @@ def _fit(record: CsvRecord, dialect: CsvDialect, faults: LoadRowFaults) -> list[
     fields, width = record.fields, dialect.width
     if record.stray_quote:
         faults.add("a stray quote", "the quote is kept as text", record.line)
+    if record.spaced_quotes:
+        faults.add("spaces around a field in quotes", "the spaces were left out", record.line)
     if len(fields) < width and not record.blank:
         faults.add("too few fields", "the missing ones are null", record.line)
     if len(fields) <= width:
@@ -1017,9 +1144,13 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
         versions = _find_versions(con, part.path, part.options, columns, codes)
         columns = tuple(CsvColumn(c.name, "VARCHAR") if c.name in {*codes, *versions} else c for c in columns)
         columns = _with_zones(con, part.path, part.options, columns)
-        report = replace(part.report, types=part.report.types + _describe_versions(versions))
         options = part.options + sniffed.formats
-        typed = replace(part, options=options, columns=columns, report=report, versions=tuple(versions))
+        dated = [c.name for c in columns if c.name and c.type in DATED]
+        worded = _find_words(con, part.path, options, columns, dated)
+        columns = tuple(CsvColumn(c.name, "VARCHAR") if c.name in worded else c for c in columns)
+        said = _describe_versions(versions) + _describe_date_words(worded)
+        report = replace(part.report, types=part.report.types + said)
+        typed = replace(part, options=options, columns=columns, report=report, left=(*versions, *worded))
         # Some numbers beyond 64 bits do not fit a decimal either.
         fitting = tuple(CsvColumn(c.name, c.type.replace("DECIMAL(38,0)", "VARCHAR")) for c in columns)
         candidates = [typed, replace(typed, columns=fitting), part]
@@ -1061,9 +1192,8 @@ def _renames(header: list[str], columns: tuple[CsvColumn, ...]) -> tuple[Rename,
 
 
 def _decoding_notes(found: TextFileSurvey) -> tuple[str, ...]:
-    if not found.undecodable:
-        return ()
-    return (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",)
+    said = (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",) if found.undecodable else ()
+    return (*said, CTRL_Z_NOTE) if found.ctrl_z else said
 
 
 def _header_notes(wrote: Rewritten, dialect: CsvDialect) -> tuple[str, ...]:

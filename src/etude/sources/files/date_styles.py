@@ -40,11 +40,20 @@ MONTH_FIRST = f"({PARTS} AND {TWO} > 12)"
 # `24/06/29` may have its year first, so it proves nothing; `24/06/99` may not.
 YEAR_MAY_BE_FIRST = r"regexp_matches({t}, '^\d{2}[/.]\d{1,2}[/.](0[1-9]|[12]\d|3[01])( |$)')"
 
-NAMED_FORMATS = "['%d %b %Y', '%d %B %Y', '%d-%b-%Y', '%d-%B-%Y', '%b %d, %Y', '%B %d, %Y']"
+NAMED_FORMATS = "['%d %b %Y', '%d %B %Y', '%d-%b-%Y', '%d-%B-%Y', '%b %d, %Y', '%B %d, %Y', '%d%b%Y']"
 NAMED = (
-    r"(regexp_full_match({t}, '\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, ?\d{4}') "
+    r"(regexp_full_match({t}, '\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, ?\d{4}"
+    r"|\d{1,2}[A-Za-z]{3}\d{4}') "
     rf"AND try_strptime({{t}}, {NAMED_FORMATS}) IS NOT NULL)"
 )
+# Months without a day; `1.3.24`, which may also be a version; dates of Japan, China and Korea.
+MONTH_VALUE = "try_strptime('1 ' || replace({t}, '-', ' '), ['%d %b %Y', '%d %B %Y'])"
+MONTH = rf"(regexp_full_match({{t}}, '[A-Za-z]{{3,9}}[ -]\d{{4}}') AND {MONTH_VALUE} IS NOT NULL)"
+SHORT_DOTS = r"regexp_full_match({t}, '\d{1,2}\.\d{1,2}\.\d{2}')"
+IDEOGRAPHS_VALUE = (
+    r"try_cast(regexp_replace({t}, '^(\d{4})[年년] ?(\d{1,2})[月월] ?(\d{1,2})[日일]$', '\1-\2-\3') AS DATE)"
+)
+IDEOGRAPHS = rf"(regexp_matches({{t}}, '^\d{{4}}[年년]') AND {IDEOGRAPHS_VALUE} IS NOT NULL)"
 SEPARATOR = r"regexp_extract({t}, '[/.-]')"
 SEPARATORS = ("/", ".", "-")
 STYLE = (

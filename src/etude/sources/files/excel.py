@@ -24,6 +24,8 @@ from etude.sources.files.workbook_facts import describe_sheet_facts, read_workbo
 Row = list[Any]
 FIRST_YEAR, LAST_YEAR = 1900, 2100
 """Numbers in this range may be names of columns."""
+CODE_DIGITS = 4
+"""Numbers that a format fills up with zeros to this many digits are codes."""
 HOUR = timedelta(hours=1)
 KEPT_AS_TEXT = ", all kept as text"
 TYPES = {"int64": "BIGINT", "double": "DOUBLE", "date32[day]": "DATE", "timestamp[us]": "TIMESTAMP", "bool": "BOOLEAN"}
@@ -44,8 +46,10 @@ def load_excel_workbook(table: str, path: str, scratch: Path) -> list[tuple[str,
     )
     facts = read_workbook_facts(path)
     staged = []
-    for at, (name, (sheet, rows, first_line, hidden)) in enumerate(zip(names, sheets)):
-        columns, count, first_value, report = _table(rows, first_line)
+    for at, (name, (sheet, rows, (first_line, first_column), hidden)) in enumerate(zip(names, sheets)):
+        zeros = facts[sheet].zero_widths if sheet in facts else {}
+        widths = {_column_number(letters) - first_column: found for letters, found in zeros.items()}
+        columns, count, first_value, report = _table(rows, first_line, widths)
         notes = ["The sheet is hidden in the workbook."] if hidden else []
         if sheet in facts:
             notes += describe_sheet_facts(facts[sheet], first_value)
@@ -56,8 +60,16 @@ def load_excel_workbook(table: str, path: str, scratch: Path) -> list[tuple[str,
     return staged
 
 
-def _sheets(path: str) -> list[tuple[str, list[Row], int, bool]]:
-    """Return name, rows, number of the first row, and whether it is hidden, of each sheet with a value."""
+def _column_number(letters: str) -> int:
+    """Return the number of a column from its letters: `A` is 1, `AA` is 27."""
+    number = 0
+    for letter in letters:
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number
+
+
+def _sheets(path: str) -> list[tuple[str, list[Row], tuple[int, int], bool]]:
+    """Return name, rows, numbers of the first row and column, and whether it is hidden, of each sheet with a value."""
     try:
         import python_calamine as calamine
     except ImportError as error:
@@ -72,7 +84,8 @@ def _sheets(path: str) -> list[tuple[str, list[Row], int, bool]]:
                 sheet = book.get_sheet_by_name(name)
                 rows = sheet.to_python(skip_empty_area=True)
                 if any(cell != "" for row in rows for cell in row):
-                    found.append((name, rows, (sheet.start or (0, 0))[0] + 1, name not in visible))
+                    row, column = sheet.start or (0, 0)
+                    found.append((name, rows, (row + 1, column + 1), name not in visible))
             return found
     except calamine.PasswordError as error:
         raise Invalid(f"`{path}` is protected by a password.", hint="Save it without a password.") from error
@@ -80,8 +93,11 @@ def _sheets(path: str) -> list[tuple[str, list[Row], int, bool]]:
         raise Invalid(f"`{path}` is not a readable workbook: {error}.", hint="Open and save it again.") from error
 
 
-def _table(rows: list[Row], first_line: int) -> tuple[Any, int, int, LoadReport]:
-    """Return the values, how many rows they have, the first of these rows on the sheet, and the report."""
+def _table(rows: list[Row], first_line: int, zeros: dict[int, dict[int, int]]) -> tuple[Any, int, int, LoadReport]:
+    """Return the values, how many rows they have, the first of these rows on the sheet, and the report.
+
+    `zeros` tells by column how many numbers have a format that shows leading zeros, by its number of digits.
+    """
     import pyarrow as pa
 
     faults = LoadRowFaults()
@@ -107,7 +123,8 @@ def _table(rows: list[Row], first_line: int) -> tuple[Any, int, int, LoadReport]
     names, renamed = _names([header[at] for at in kept], has_header)
     arrays, notes = [], []
     for name, at in zip(names, kept):
-        array, note = _column(name, [row[at] for row in cells])
+        column = [row[at] for row in cells]
+        array, note = _with_zeros(name, column, zeros[at]) if at in zeros else _column(name, column)
         arrays.append(array)
         notes += [note] if note else []
     said = _describe_second_table(body[header_rows:], header, kept)
@@ -115,6 +132,7 @@ def _table(rows: list[Row], first_line: int) -> tuple[Any, int, int, LoadReport]
         said.insert(0, describe_units_row([(name, units[at]) for name, at in zip(names, kept)]))
     if header_rows > 1:
         both = [name for name, at in zip(names, kept) if body[1][1][at] != ""]
+        both.sort(key=lambda name: name in {_text(cell) for cell in body[1][1]})
         said.insert(0, describe_joined_header(both))
     report = LoadReport(
         header="present" if has_header else "invented",
@@ -231,6 +249,25 @@ def _column(name: str, cells: Row) -> tuple[Any, TypeNote | None]:
         note = f"{count:,} of {len(rest) + count:,} values {verb} ({', '.join(map(repr, shown[:3]))})"
         return pa.array(typed, type=kind), TypeNote(name, TYPES.get(str(kind), str(kind)), note)
     return pa.array([None if v is None else _text(v) for v in values], type=pa.string()), _mixed(name, values)
+
+
+def _with_zeros(name: str, cells: Row, zeros: dict[int, int]) -> tuple[Any, TypeNote | None]:
+    """Return the cells of a column whose numbers the workbook shows with leading zeros, as it does with post codes."""
+    import pyarrow as pa
+
+    array, note = _column(name, cells)
+    values = [int(cell) for cell in cells if isinstance(cell, int | float) and float(cell).is_integer()]
+    width = min(zeros)
+    short = next((v for v in values if v >= 0 and len(str(v)) < width), None)
+    if note or array.type != pa.int64() or short is None:
+        return array, note
+    shown = f"{short:0{width}}"
+    if len(zeros) > 1 or zeros[width] < len(values) or width < CODE_DIGITS or min(values) < 0:
+        said = f"the format of some cells shows leading zeros, {short} as {shown}, which its numbers do not have"
+        return array, TypeNote(name, "BIGINT", said)
+    texts = [None if v is None else f"{v:0{width}}" for v in array.to_pylist()]
+    said = f"the workbook shows its numbers with leading zeros ({shown!r}), so they are kept as written there"
+    return pa.array(texts, type=pa.string()), TypeNote(name, "text", said)
 
 
 def _durations(name: str, values: Row, markers: list[str]) -> tuple[Any, TypeNote]:

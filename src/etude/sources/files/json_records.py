@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from etude.errors import Invalid
 from etude.sources.duckdb_errors import reraise_duckdb_limit
-from etude.sources.files.column_types import describe_infinite_values, describe_wide_number_type
+from etude.sources.files.column_types import (
+    describe_broken_dates,
+    describe_infinite_values,
+    describe_wide_number_type,
+)
 from etude.sources.files.csv_parts import EXACT_INTEGER, STORED
 from etude.sources.files.file_content import decompress_content_for_duckdb
 from etude.sources.files.load_report import LoadReport, LoadRowFaults, TypeNote, merge_load_reports
 from etude.sources.files.parquet import read_parquet, write_query_to_parquet
 from etude.sources.files.reading_options import ReadingOptions
 from etude.sources.files.table_names import clean_column_names
-from etude.sources.files.text_file import TextFileSurvey, open_text_file, survey_text_file
+from etude.sources.files.text_file import CTRL_Z_NOTE, TextFileSurvey, open_text_file, survey_text_file
 from etude.sources.quoting import quote_identifier, quote_literal
 
 OBJECT_BYTES = 16 << 20
@@ -27,6 +32,7 @@ MOST_DIGITS = 38
 SPACE = " \t\r\n"
 JSON_TYPE = re.compile(r"\bJSON\b(?![^(]*\")")
 STRUCT_KEY = re.compile(r'"(\d+)" ')
+NUMBERED = re.compile(r"(.+)_\d+", re.DOTALL)
 NOUNS = "WHEN 'VARCHAR' THEN 'texts' WHEN 'BOOLEAN' THEN 'booleans' WHEN 'ARRAY' THEN 'lists' WHEN 'OBJECT' THEN "
 NOUNS += "'objects' WHEN 'NULL' THEN 'nulls' ELSE 'numbers'"
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -80,7 +86,9 @@ def _describe(con: Any, target: Path, rows: int) -> tuple[tuple[TypeNote, ...], 
             types.append(TypeNote(name, "DOUBLE", "it keeps 15 to 17 digits of its values beyond 64 bits"))
     mixed = (_describe_mixed(con, target, c[0], c[1]) for c in columns if JSON_TYPE.search(c[1]))
     types += [note for note in mixed if note]
-    odd = _describe_shape(con, target, rows, columns)
+    if rows:
+        types += describe_broken_dates(con, target, [c[0] for c in columns if c[1] == "VARCHAR"], rows)
+    odd = _describe_shape(con, target, rows, columns) if rows else "The file has no records."
     if odd:
         return tuple(types), (odd,)
     lists = [c[0] for c in columns if c[1].endswith("[]")]
@@ -104,6 +112,8 @@ def _describe_mixed(con: Any, target: Path, name: str, kind: str) -> TypeNote | 
         f"SELECT CASE json_type({value}) {NOUNS} END AS noun, count(*), left(CAST(any_value({value}) AS VARCHAR), 40) "
         f"FROM {read_parquet(str(target))} WHERE {value} IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
     ).fetchall()
+    if not found:
+        return None
     if len(found) == 1:
         return TypeNote(name, "JSON", f"its {found[0][0]} have several shapes and are kept as JSON")
     parts = ", ".join(f"{count:,} {noun[:-1] if count == 1 else noun} (`{shown}`)" for noun, count, shown in found)
@@ -155,6 +165,8 @@ def _plain(path: str, scratch: Path, index: int, several: bool, reading: Reading
             hint="etude reads an array of objects, one object, or one object per line.",
         )
     notes = (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",) if found.undecodable else ()
+    if found.ctrl_z:
+        notes = (*notes, CTRL_Z_NOTE)
     if found.doubtful:
         notes = (reading.describe_doubt(found.encoding), *notes)
     report = LoadReport(
@@ -171,8 +183,8 @@ def _plain(path: str, scratch: Path, index: int, several: bool, reading: Reading
     copy = scratch / f"plain{index}.json"
     with open_text_file(path, found) as text, open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
         while chunk := text.read(1 << 20):
-            out.write(chunk.replace("\0", ""))
-    copied = replace(found, encoding="utf-8", bom=False, undecodable=False, stray_lines=0)
+            out.write(found.clean(chunk))
+    copied = replace(found, encoding="utf-8", bom=False, undecodable=False, stray_lines=0, nul_bytes=0, ctrl_z=False)
     return JsonPart(path, str(copy), copied, report, cut_off)
 
 
@@ -187,33 +199,89 @@ def _write(
         options += ", union_by_name=true"
     rows = f"read_json([{files}], {options})"
     found = [(c[0], c[1]) for c in con.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()]
-    exact = {} if columns else _find_exact_types(con, files, options, rows, found)
+    exact, rounded = ({}, {}) if columns else _find_exact_types(con, files, options, rows, found)
     if exact:
         typed = ", ".join(f"{quote_literal(c)}: {quote_literal('VARCHAR' if c in exact else k)}" for c, k in found)
         rows = f"read_json([{files}], {options}, columns={{{typed}}})"
         found = [(column, exact.get(column, kind)) for column, kind in found]
-    names = clean_column_names(column for column, _ in found)
-    chosen = ", ".join(_stored(column, kind, name) for (column, kind), name in zip(found, names))
+    twins = {} if columns else _find_case_twins(con, files, options, found)
+    joined = _find_joinable(con, rows, twins, dict(found))
+    kept = [(column, kind) for column, kind in found if column not in joined]
+    names = clean_column_names(column for column, _ in kept)
+    others = {first: [twin for twin in joined if twins[twin][1] == first] for first in dict.fromkeys(joined.values())}
+    chosen = ", ".join(_stored(column, kind, name, others.get(column, ())) for (column, kind), name in zip(kept, names))
     write_query_to_parquet(con, f"SELECT {chosen} FROM {rows}", target)
     count = int(con.execute(f"SELECT count(*) FROM {read_parquet(str(target))}").fetchone()[0])
     renamed = [
         TypeNote(new, "named so", f"its key {old!r} has invisible characters, or special spaces")
-        for (old, _), new in zip(found, names)
+        for (old, _), new in zip(kept, names)
         if old != new
+    ]
+    renamed += [_describe_twin(twin, key, first, twin in joined) for twin, (key, first) in twins.items()]
+    renamed += [
+        TypeNote(column, "DOUBLE", f"whole numbers of 16 digits and more are rounded, as {shown!r} is")
+        for column, shown in rounded.items()
     ]
     said = f"its whole numbers have more than {MOST_DIGITS} digits, kept as text"
     long = (TypeNote(column, "text", said) for column, kind in exact.items() if kind == "BIGNUM")
     return count, (*renamed, *long)
 
 
-def _find_exact_types(con: Any, files: str, options: str, rows: str, found: list[tuple[str, str]]) -> dict[str, str]:
-    """Return types for columns of whole numbers that DuckDB reads as rounded ones, because some are beyond 64 bits."""
+def _find_case_twins(con: Any, files: str, options: str, found: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Return columns that DuckDB renamed because their key differs from another only by case.
+
+    Each has its key and the column of the other key: `Amount_1` is `Amount` beside `amount`. A key may also be written
+    `Amount_1`, and then has values.
+    """
+    first: dict[str, str] = {}
+    for column, _ in found:
+        first.setdefault(column.lower(), column)
+    twins: dict[str, tuple[str, str]] = {}
+    for column, _ in found:
+        numbered = NUMBERED.fullmatch(column)
+        if numbered and numbered[1].lower() in first and numbered[1] != first[numbered[1].lower()]:
+            alone = f"read_json([{files}], {options}, columns={{{quote_literal(column)}: 'JSON'}})"
+            if not con.execute(f"SELECT count({quote_identifier(column)}) FROM {alone}").fetchone()[0]:
+                twins[column] = (numbered[1], first[numbered[1].lower()])
+    return twins
+
+
+def _find_joinable(con: Any, rows: str, twins: dict[str, tuple[str, str]], kinds: dict[str, str]) -> dict[str, str]:
+    """Return columns whose values belong into the column of the other key: same type, and no record has both."""
+    joined: dict[str, str] = {}
+    for twin, (_, first) in twins.items():
+        same = [name for name, other in joined.items() if other == first]
+        filled = " + ".join(f"CAST({quote_identifier(n)} IS NOT NULL AS INTEGER)" for n in (first, twin, *same))
+        if kinds[twin] == kinds[first]:
+            (most,) = con.execute(f"SELECT max({filled}) FROM {rows}").fetchone()
+            if most is not None and most < 2:
+                joined[twin] = first
+    return joined
+
+
+def _describe_twin(twin: str, key: str, first: str, is_joined: bool) -> TypeNote:
+    if is_joined:
+        return TypeNote(
+            first, "made of several keys", f"`{first}` and `{key}` differ only by case, and no record has both"
+        )
+    said = f"its key is `{key}`, and queries cannot tell that name from `{first}`, which is another key"
+    return TypeNote(twin, "named so", said)
+
+
+def _find_exact_types(
+    con: Any, files: str, options: str, rows: str, found: list[tuple[str, str]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return types for columns of whole numbers that DuckDB reads as rounded ones, because some are beyond 64 bits.
+
+    The second part has columns of decimals with an example of a whole number that is rounded.
+    """
     doubles = [column for column, kind in found if kind == "DOUBLE"]
     if not doubles:
-        return {}
+        return {}, {}
     tests = ", ".join(f"coalesce(max(abs({quote_identifier(c)})) >= {EXACT_INTEGER}, false)" for c in doubles)
     wide = [c for c, large in zip(doubles, con.execute(f"SELECT {tests} FROM {rows}").fetchone()) if large]
     exact: dict[str, str] = {}
+    rounded: dict[str, str] = {}
     for column in wide:
         name = quote_identifier(column)
         texts = f"read_json([{files}], {options}, columns={{{quote_literal(column)}: 'VARCHAR'}})"
@@ -222,13 +290,20 @@ def _find_exact_types(con: Any, files: str, options: str, rows: str, found: list
         ).fetchone()
         if whole:
             exact[column] = "HUGEINT" if longest <= MOST_DIGITS else "BIGNUM"
-    return exact
+            continue
+        lost = f"regexp_full_match({name}, '-?\\d{{16,38}}') AND CAST(try_cast({name} AS DOUBLE) AS HUGEINT) "
+        lost += f"<> try_cast({name} AS HUGEINT)"
+        if row := con.execute(f"SELECT {name} FROM {texts} WHERE {lost} LIMIT 1").fetchone():
+            rounded[column] = row[0]
+    return exact, rounded
 
 
-def _stored(column: str, kind: str, name: str) -> str:
-    """Return SQL for the column in a type that Parquet can hold, and with its new name."""
+def _stored(column: str, kind: str, name: str, others: Sequence[str] = ()) -> str:
+    """Return SQL for the column in a type that Parquet can hold, with its new name and the values of `others`."""
     stored = "VARCHAR" if kind.strip('"') == "NULL" else STORED.get(kind, "")
     value = quote_identifier(column)
+    if others:
+        value = f"coalesce({', '.join([value, *map(quote_identifier, others)])})"
     return f"{f'CAST({value} AS {stored})' if stored else value} AS {quote_identifier(name)}"
 
 

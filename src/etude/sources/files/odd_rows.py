@@ -27,6 +27,7 @@ FEWEST_DAYS = 20 * 365
 LAST_ROWS = 6
 FEWEST_ROWS = 2
 MOST_FOOTERS = 5
+SENTENCE = re.compile(r"[:()*]|\w \w+ \w")
 KINDS = {
     "avg": re.compile(
         r"(overall |total )?(averages?|avg\.?|mean|durchschnitt|mittel(wert)?|moyenne|media|média|promedio|gemiddelde)"
@@ -151,13 +152,15 @@ def describe_summary_rows(found: Sequence[Summary]) -> str:
 
 def describe_footers(con: Any, source: str, rows: int, columns: Sequence[Column], skip: Sequence[int]) -> str:
     """Return a note on rows at the end with one text each, if no other row is like that; empty if there are none."""
-    if len(columns) < 3 or rows <= FEWEST_ROWS:
+    if len(columns) < 2 or rows <= FEWEST_ROWS:
         return ""
     texts: list[tuple[str, str]] = []
     for _, row in reversed(list(_last_rows(con, source, rows, columns))):
         filled = [(name, value) for name, value in row.items() if value is not None]
         if len(filled) != 1 or not isinstance(filled[0][1], str) or len(texts) == MOST_FOOTERS:
             break
+        if len(columns) == 2 and not SENTENCE.search(filled[0][1]):
+            break  # a name without a value
         texts.append(filled[0])
     if not texts:
         return ""

@@ -15,6 +15,9 @@ IN_WORDS = 0.7
 """This share of them stands beside another one; accents, dashes and quotes of western text stand alone."""
 FEWEST_KOREAN = 8
 """Of this many characters, some Chinese ones are outside the range of Korean syllables."""
+FEWEST_JAPANESE = 4
+NOT_WESTERN = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+"""Bytes without a meaning in Windows-1252."""
 FEWEST_CYRILLIC = 20
 MOST_FREQUENT_CYRILLIC = 0.55
 RUSSIAN = frozenset("оеаинтсрвлк".encode("cp1251"))
@@ -74,7 +77,19 @@ def _fits(sample: bytes, encoding: str, is_common: Callable[[bytes], bool]) -> b
     in_words = sum(length for length in runs if length > 1)
     if encoding == "cp949" and len(characters) < FEWEST_KOREAN:
         return False
-    return common >= MOST_COMMON * len(characters) and in_words >= IN_WORDS * len(characters)
+    if common < MOST_COMMON * len(characters):
+        return False
+    return in_words >= IN_WORDS * len(characters) or (encoding == "cp932" and _is_sure_japanese(sample, characters))
+
+
+def _is_sure_japanese(sample: bytes, characters: list[str]) -> bool:
+    """Return whether bytes that Windows-1252 lacks, and second bytes beyond ASCII, leave nothing but Japanese.
+
+    In a western text of an old Macintosh, an ASCII letter follows each of these bytes.
+    """
+    codes = [code for code in (c.encode("cp932") for c in characters) if len(code) == 2]
+    beyond = sum(code[1] >= 0x80 for code in codes)
+    return len(codes) >= FEWEST_JAPANESE and 3 * beyond >= len(codes) and NOT_WESTERN.search(sample) is not None
 
 
 def _is_japanese(code: bytes) -> bool:

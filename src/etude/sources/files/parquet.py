@@ -20,6 +20,8 @@ def write_query_to_parquet(con: Any, query: str, path: Path) -> None:
     con.execute(f"COPY ({query}) TO {quote_literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 
+MOST_DIGITS = 38
+"""Decimals of more digits are read as DOUBLE."""
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -32,11 +34,20 @@ def inspect_parquet(path: str) -> tuple[int, list[str], tuple[TypeNote, ...], di
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
             # Parquet has no durations: they are stored as numbers, and Arrow alone knows their unit.
-            notes = (
+            notes = [
                 TypeNote(field.name, "BIGINT", f"its durations are whole numbers of {UNITS[field.type.unit]}")
                 for field in schema
                 if pa.types.is_duration(field.type)
-            )
+            ]
+            notes += [
+                TypeNote(
+                    field.name,
+                    "DOUBLE",
+                    f"its decimals have up to {field.type.precision} digits in the file, and a DOUBLE keeps 15 to 17",
+                )
+                for field in schema
+                if pa.types.is_decimal(field.type) and field.type.precision > MOST_DIGITS
+            ]
             types = {field.name: str(field.type) for field in schema}
             return file.metadata.num_rows, list(schema.names), tuple(notes), types
     except (pa.ArrowException, OSError) as error:

@@ -16,6 +16,8 @@ from etude.sources.files.load_report import LINES_KEPT, BadRows
 from etude.sources.files.old_encodings import EncodingGuess, collect_lines_beyond_ascii, guess_old_encoding
 
 CHUNK = 1 << 20
+TAIL = 16
+CTRL_Z_NOTE = "The Ctrl-Z at the end, with which old programs mark the end of a file, was left out."
 BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -46,6 +48,8 @@ class TextFileSurvey:
     longest: int
     """Bytes of the longest line, or of a chunk if that is longer."""
     undecodable: bool = False
+    ctrl_z: bool = False
+    """The last character is Ctrl-Z, which marked the end of files in DOS."""
     stray_lines: int = 0
     """Lines of a UTF-8 file with bytes of another encoding; they are read as Windows-1252."""
     first_stray_lines: tuple[int, ...] = ()
@@ -55,7 +59,13 @@ class TextFileSurvey:
     @property
     def plain(self) -> bool:
         """DuckDB can read the bytes as they are."""
-        return self.encoding == "utf-8" and not self.nul_bytes and not self.undecodable and not self.stray_lines
+        odd = self.nul_bytes or self.undecodable or self.stray_lines or self.ctrl_z
+        return self.encoding == "utf-8" and not odd
+
+    def clean(self, text: str) -> str:
+        """Return a piece of the text without characters that do not belong in it."""
+        text = text.replace("\0", "") if self.nul_bytes else text
+        return text.replace("\x1a", "") if self.ctrl_z else text
 
     def stray_rows(self, file: str = "") -> tuple[BadRows, ...]:
         """Return the lines with bytes of another encoding, for the report."""
@@ -76,7 +86,7 @@ def survey_text_file(path: str, wanted: str = "") -> TextFileSurvey:
         encoding, bom = detect_text_encoding(head)
         decoder = codecs.getincrementaldecoder(encoding or "utf-8")()
         size = nuls = feeds = returns = pairs = carry = longest = 0
-        valid, latin, quotes, last = True, False, False, b""
+        valid, latin, quotes, last, end = True, False, False, b"", b""
         chunk = head
         while chunk:
             size += len(chunk)
@@ -96,6 +106,7 @@ def survey_text_file(path: str, wanted: str = "") -> TextFileSurvey:
             longest = max(longest, carry + (first if first >= 0 else len(chunk)))
             carry = len(chunk) - 1 - chunk.rfind(b"\n") if first >= 0 else carry + len(chunk)
             last = chunk[-1:]
+            end = chunk[-TAIL:]
             chunk = file.read(CHUNK)
         valid = valid and _decodes(decoder, b"", final=True)
     strays = _StrayLines()
@@ -124,6 +135,7 @@ def survey_text_file(path: str, wanted: str = "") -> TextFileSurvey:
         quotes=quotes,
         longest=max(longest, CHUNK),
         undecodable=not valid,
+        ctrl_z=end.rstrip(b"\r\n \0").endswith(b"\x1a"),
         stray_lines=strays.lines,
         first_stray_lines=strays.first,
         doubtful=guess.doubtful,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from etude.sources.files.odd_rows import (
     describe_summary_rows,
     find_summary_rows,
 )
-from etude.sources.files.parquet import read_parquet
+from etude.sources.files.parquet import read_parquet, write_query_to_parquet
 from etude.sources.quoting import quote_identifier, quote_literal
 
 SAMPLE_ROWS = 50_000
@@ -84,13 +85,17 @@ def describe_values(con: Any, staged: Path, rows: int, report: LoadReport, leave
     if sampled:
         found = _count(con, staged, [c for c, (_, *odd) in found.items() if any(odd)])
     known = {note.column for note in report.types}
-    types = []
+    types, padded = [], list[str]()
     for column, (values, markers, spaced, garbled, _) in found.items():
         said = []
         if markers and column not in known:
             shown = _examples(con, staged, column, MARKER)
             said.append(f"{_of(markers, values, 'stands', 'stand')} for a missing one ({shown}), kept as text")
-        if 0 < spaced < values:
+        if spaced and spaced == values:
+            padded.append(column)
+            shown = _examples(con, staged, column, SPACED)
+            said.append(f"all its values had spaces around ({shown}), which were left out")
+        elif spaced:
             shown = _examples(con, staged, column, SPACED)
             said.append(f"{_of(spaced, values, 'has', 'have')} spaces around ({shown}), kept")
         if garbled:
@@ -100,6 +105,8 @@ def describe_values(con: Any, staged: Path, rows: int, report: LoadReport, leave
             )
         if said:
             types.append(TypeNote(column, "text", "; ".join(said)))
+    if padded:
+        _trim_columns(con, staged, [name for name, _ in columns], padded)
     labels = [column for column, counted in found.items() if counted[-1]]
     numbers = [name for name, kind in columns if kind.split("(")[0] in NUMBERS]
     types += describe_number_markers(con, staged, columns, numbers)
@@ -109,6 +116,17 @@ def describe_values(con: Any, staged: Path, rows: int, report: LoadReport, leave
     if footer := describe_footers(con, _numbered(staged), rows, columns, [s.place for s in summaries]):
         notes.append(footer)
     return replace(report, types=(*report.types, *types), notes=(*report.notes, *notes), totals=totals)
+
+
+def _trim_columns(con: Any, staged: Path, columns: list[str], padded: list[str]) -> None:
+    """Write the table again without the spaces around each value of some columns; a value of spaces alone is null."""
+    trimmed = staged.with_suffix(".trimmed")
+    chosen = ", ".join(
+        f"nullif(regexp_replace({value}, '^{SPACE}+|{SPACE}+$', '', 'g'), '') AS {value}" if name in padded else value
+        for name, value in ((name, quote_identifier(name)) for name in columns)
+    )
+    write_query_to_parquet(con, f"SELECT {chosen} FROM {read_parquet(str(staged))}", trimmed)
+    os.replace(trimmed, staged)
 
 
 def _of(count: int, values: int, one: str, many: str) -> str:

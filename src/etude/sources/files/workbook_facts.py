@@ -23,6 +23,12 @@ _AREA = re.compile(r"([A-Z]+)([0-9]+):([A-Z]+)([0-9]+)")
 _SHEET = re.compile(r"<sheet\b[^>]*>")
 _TARGET = re.compile(r"<Relationship\b[^>]*>")
 _RECALCULATED = re.compile(r"<calcPr\b[^>]*\bfullCalcOnLoad=[\"'](?:1|true)[\"']")
+_FORMAT = re.compile(r"<numFmt\b[^>]*>")
+_STYLE = re.compile(r"<xf\b[^>]*>")
+_NUMBER_CELL = re.compile(rb"<c\b[^>]*(?<!/)>")
+_STYLE_OF_CELL = re.compile(rb"\bs=[\"']([0-9]+)[\"']")
+_COLUMN_OF_CELL = re.compile(rb"\br=[\"']([A-Z]+)[0-9]+[\"']")
+_TYPE_OF_CELL = re.compile(rb"\bt=[\"'](?!n[\"'])")
 _PART = 1 << 20
 _UNREADABLE = (KeyError, UnicodeDecodeError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError)
 """Errors of parts that calamine did not need; the notes are then without them."""
@@ -44,6 +50,8 @@ class SheetFacts:
     hidden_rows: list[str] = field(default_factory=list)
     hidden_columns: int = 0
     merged: list[str] = field(default_factory=list)
+    zero_widths: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By column, such as `B`: how many numbers have a format such as 00000, by its number of zeros."""
     recalculated: bool = False
     """The program that wrote the workbook left it to the next one to compute all formulas."""
 
@@ -57,10 +65,11 @@ def read_workbook_facts(path: str) -> dict[str, SheetFacts]:
         links = _TARGET.findall(book.read("xl/_rels/workbook.xml.rels").decode())
         parts = {_attribute(tag, "Id"): _attribute(tag, "Target") for tag in links}
         workbook = book.read("xl/workbook.xml").decode()
+        zeros = _find_zero_formats(book)
         for tag in _SHEET.findall(workbook):
             target = parts.get(_attribute(tag, "r:id"), "")
             facts = SheetFacts(recalculated=_RECALCULATED.search(workbook) is not None)
-            _read_sheet(book, target.lstrip("/") if target.startswith("/") else f"xl/{target}", facts)
+            _read_sheet(book, target.lstrip("/") if target.startswith("/") else f"xl/{target}", facts, zeros)
             found[_attribute(tag, "name")] = facts
     return found
 
@@ -109,17 +118,43 @@ def _attribute(tag: str, name: str) -> str:
     return html.unescape(value[1] or value[2] or "") if value else ""
 
 
-def _read_sheet(book: zipfile.ZipFile, part: str, facts: SheetFacts) -> None:
+def _find_zero_formats(book: zipfile.ZipFile) -> dict[int, int]:
+    """Return the styles of cells that show numbers with leading zeros, such as 00000, and how many digits they show."""
+    with contextlib.suppress(*_UNREADABLE):
+        styles = book.read("xl/styles.xml").decode()
+        formats = {_attribute(tag, "numFmtId"): _attribute(tag, "formatCode") for tag in _FORMAT.findall(styles)}
+        cells = styles.partition("<cellXfs")[2].partition("</cellXfs>")[0]
+        codes = [formats.get(_attribute(tag, "numFmtId"), "").removesuffix(";@") for tag in _STYLE.findall(cells)]
+        return {at: len(code) for at, code in enumerate(codes) if re.fullmatch("0{2,}", code)}
+    return {}
+
+
+def _read_sheet(book: zipfile.ZipFile, part: str, facts: SheetFacts, zeros: dict[int, int]) -> None:
     with book.open(part) as file:
         rest = b""
         while piece := file.read(_PART):
             text = rest + piece
             done = 0
+            if zeros:
+                # A cell whose tag continues in the next piece is found there.
+                _count_zero_formats(rest, piece, facts, zeros)
             for found in _FACT.finditer(text):
                 _add(found, facts)
                 done = found.end()
             # A cell may continue in the next piece.
             rest = text[max(done, len(text) - 4096) :]
+
+
+def _count_zero_formats(before: bytes, piece: bytes, facts: SheetFacts, zeros: dict[int, int]) -> None:
+    """Count the numbers of a piece that are shown with leading zeros; a tag may have started before it."""
+    start = before.rfind(b"<")
+    text = (before[start:] if start >= 0 and b">" not in before[start:] else b"") + piece
+    for tag in _NUMBER_CELL.findall(text):
+        style, place = _STYLE_OF_CELL.search(tag), _COLUMN_OF_CELL.search(tag)
+        width = zeros.get(int(style[1]), 0) if style else 0
+        if width and place and not _TYPE_OF_CELL.search(tag):
+            counts = facts.zero_widths.setdefault(place[1].decode(), {})
+            counts[width] = counts.get(width, 0) + 1
 
 
 def _add(found: re.Match[bytes], facts: SheetFacts) -> None:
