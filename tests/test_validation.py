@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -187,6 +188,23 @@ def test_a_deep_value_is_cut() -> None:
     for _ in range(100_000):
         deep = [deep]
     assert len(str(refusal({"name": deep}))) < 200
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("http://?" + "&" * 4_000_000, "a text of 4,000,008 characters"),
+        ([""] * 19_000, "a list of 19,000 items"),
+        ({f"k{n}": 1 for n in range(3_000)}, "an object of 3,000 fields"),
+        ([["x" * 3_000]], "a list of 1 items"),
+    ],
+)
+def test_a_large_value_is_described_at_once(value: Any, shown: str) -> None:
+    with pytest.raises(ValidationError) as failed:
+        TypeAdapter(int).validate_python(value)
+    started = time.process_time()
+    assert shown in explain_validation(failed.value, "it").message
+    assert time.process_time() - started < 0.2
 
 
 def test_a_long_value_is_cut() -> None:

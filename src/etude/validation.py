@@ -21,6 +21,11 @@ from etude.redaction import MASK, holds_redacted_values, redact_value
 
 SHOWN = 80
 """The most characters of a value that are shown."""
+QUOTED = 2_000
+"""Characters and values of an input that is quoted. A larger one is described: redacting it would take long, and a part
+of it may show a secret that the whole does not."""
+LONGEST_STEP = 200
+"""Characters of a name of a field that are shown and compared."""
 _MOMENT = "such as `2026-01-31T12:00:00Z`"
 _OBJECTS = ("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type")
 _REASONS = {
@@ -149,7 +154,8 @@ def find_field_validation_error(
     """Return the most helpful of the errors."""
     # A misspelt field can also cause a missing one; the misspelling is the more helpful error.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    loc, kind = tuple(first["loc"]), str(first["type"])
+    loc = tuple(step[:LONGEST_STEP] if isinstance(step, str) else step for step in first["loc"])
+    kind = str(first["type"])
     path, holders = _walk(model, loc)
     match kind:
         case "missing":
@@ -183,8 +189,31 @@ def _show(value: Any, loc: Sequence[int | str], model: Any) -> str:
 
     if any(hides(step) for step in loc if isinstance(step, str)):
         return ""
-    shown = redact_value(_plain(value), hides)
+    plain = _plain(value)
+    if not _is_short(plain):
+        return _describe_large(plain)
+    shown = redact_value(plain, hides)
     return "" if shown == MASK else quote_invalid_value(shown)
+
+
+def _is_short(value: Any) -> bool:
+    """Return whether a value has few characters and parts; looks at no more of it than that needs."""
+    left, waiting = QUOTED, [value]
+    while waiting and left > 0:
+        part = waiting.pop()
+        left -= len(part) if isinstance(part, str | bytes) else 1
+        if isinstance(part, Mapping | list | tuple) and len(part) < left:
+            waiting += [*part, *part.values()] if isinstance(part, Mapping) else part
+        elif isinstance(part, Mapping | list | tuple):
+            return False
+    return left > 0
+
+
+def _describe_large(value: Any) -> str:
+    if isinstance(value, str | bytes):
+        return f"{'a text' if isinstance(value, str) else 'data'} of {len(value):,} characters"
+    size = f"{len(value):,}" if isinstance(value, Mapping | list | tuple) else "many"
+    return f"an object of {size} fields" if isinstance(value, Mapping) else f"a list of {size} items"
 
 
 def _plain(value: Any) -> Any:

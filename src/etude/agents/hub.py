@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from typing import Annotated, Any, Self
 
 from pydantic import Field
@@ -34,6 +34,8 @@ BUFFER_BYTES = 32 << 20
 POLL_S = 0.5
 BATCH_S = 0.02
 READ_LIMIT = 1000
+READ_BYTES = 256 << 10
+"""About the most bytes of buffered events that a subscriber reads at once; it may hold them as long as it likes."""
 MOST_PATTERNS = 100
 """Patterns of topics in the configuration of an agent."""
 TopicPatterns = Annotated[
@@ -154,8 +156,9 @@ class Hub:
         with self._arrived:
             last = self._at
             if after >= self._buffered_after:
-                newer = list(takewhile(lambda event: event.id > after, reversed(self._buffer)))
-                return newer[::-1], max(after, last)
+                newer = list(takewhile(lambda event: event.id > after, reversed(self._buffer)))[::-1]
+                fitting = max(1, sum(size <= READ_BYTES for size in accumulate(event.size for event in newer)))
+                return newer[:fitting], newer[fitting - 1].id if fitting < len(newer) else max(after, last)
         if agent is None:
             events = self.topics.read(after, READ_LIMIT)
             return events, events[-1].id if events else last

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
@@ -13,7 +14,7 @@ from etude.api import event_streams
 from etude.api.agents import After, AgentId
 from etude.api.api_call import AnalystCall, ReaderCall
 from etude.api.event_streams import EventStream, LastEventId, format_server_sent_event, parse_event_seq
-from etude.api.json_route import JsonRoute
+from etude.api.json_route import JsonRoute, is_small
 from etude.api.schemas import Body, Listing
 from etude.errors import Invalid
 from etude.store.topics import ANY, TOPIC, HubEvent, Topics
@@ -129,10 +130,8 @@ async def send_events(
             listener.woken.clear()
             if found := await call.access_store(subscription.read):
                 changed = True
-                yield b"".join(
-                    format_server_sent_event(event.model_dump_json(exclude={"tenant"}), str(event.id), event.topic)
-                    for event in found
-                )
+                write = partial(_write_events, found)
+                yield write() if is_small(found) else await call.compute(write)
             if subscription.at < hub.at:
                 continue
             if changed and agent_id is not None:
@@ -146,6 +145,13 @@ async def send_events(
             except TimeoutError:
                 changed = True
                 yield b": still here\n\n"
+
+
+def _write_events(events: Sequence[HubEvent]) -> bytes:
+    return b"".join(
+        format_server_sent_event(event.model_dump_json(exclude={"tenant"}), str(event.id), event.topic)
+        for event in events
+    )
 
 
 def last_event(call: ApiCall, agent_id: str) -> int | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 
 from etude.api.api_call import ReaderCall
-from etude.api.json_route import JsonRoute
+from etude.api.json_route import JsonRoute, is_small
 from etude.entities import ENDED, Run
 from etude.errors import Invalid
 from etude.events import Entry
@@ -99,12 +100,18 @@ async def send_stream_entries(call: ApiCall, after: dict[str, int], many: bool) 
         if entries is None:
             yield b": still here\n\n"
             continue
-        pieces = []
-        for entry in entries:
-            sent[entry.run_id] = entry.seq
-            name = format_event_positions(sent) if many else str(entry.seq)
-            pieces.append(format_server_sent_event(format_stream_entry(entry), name, entry.event.type))
-        yield b"".join(pieces)
+        write = partial(_write_entries, entries, sent, many)
+        yield write() if is_small([entry.event for entry in entries]) else await call.compute(write)
+
+
+def _write_entries(entries: Sequence[Entry], sent: dict[str, int], many: bool) -> bytes:
+    """Write entries as events, and note in `sent` the last seq of each run."""
+    pieces = []
+    for entry in entries:
+        sent[entry.run_id] = entry.seq
+        name = format_event_positions(sent) if many else str(entry.seq)
+        pieces.append(format_server_sent_event(format_stream_entry(entry), name, entry.event.type))
+    return b"".join(pieces)
 
 
 def format_event_positions(after: dict[str, int]) -> str:

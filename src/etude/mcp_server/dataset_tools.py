@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from etude.entities import Entity, Table
-from etude.errors import NotFound
+from etude.errors import LimitExceeded, NotFound
 from etude.mcp_server.caller import Dataset, McpCaller, Tool
 from etude.search.index_base import Kind, Mode
 from etude.search.search_results import MatchPage, SearchPage
@@ -15,6 +16,9 @@ from etude.similar_names import similar_names
 
 DESCRIBED = 20
 """The most tables that are described in one answer; of larger datasets a client gets the list of tables first."""
+
+DESCRIBED_COLUMNS = 5_000
+"""The most columns of those tables: the answer is one message, which the event loop writes."""
 
 
 class DatasetEntry(Entity):
@@ -83,14 +87,23 @@ def describe_dataset(
         notes=catalog.notes,
     )
     if tables is not None:
+        tables = list(dict.fromkeys(tables))
         chosen = [catalog.table(name) for name in tables]
         missing = [name for name, table in zip(tables, chosen) if table is None]
         if missing:
             near = similar_names(missing[0], [t.name for t in catalog.tables], n=1)
             hint = f"Did you mean `{near[0]}`?" if near else "Call `describe_dataset` without `tables` for the list."
             raise NotFound(f"`{catalog.source}` has no table `{missing[0][:100]}`.", hint=hint)
-        return found.model_copy(update={"tables": [t for t in chosen if t is not None]})
-    if len(catalog.tables) <= DESCRIBED:
+        described = [t for t in chosen if t is not None]
+        if (count := _count_columns(described)) > DESCRIBED_COLUMNS:
+            raise LimitExceeded(
+                f"These tables have {count:,} columns; {DESCRIBED_COLUMNS:,} are described at once.",
+                hint="Name fewer tables, or read `information_schema.columns` with SQL.",
+                limit="columns",
+                value=DESCRIBED_COLUMNS,
+            )
+        return found.model_copy(update={"tables": described})
+    if len(catalog.tables) <= DESCRIBED and _count_columns(catalog.tables) <= DESCRIBED_COLUMNS:
         return found.model_copy(update={"tables": list(catalog.tables)})
     page = [
         TableEntry(name=t.name, kind=t.kind, columns=len(t.columns), rows=t.row_count)
@@ -99,6 +112,10 @@ def describe_dataset(
     after = offset + limit if offset + limit < len(catalog.tables) else None
     hint = f"Call again with `tables`, at most {DESCRIBED} names, to get their columns."
     return found.model_copy(update={"entries": page, "next": after, "hint": hint})
+
+
+def _count_columns(tables: Sequence[Table]) -> int:
+    return sum(len(table.columns) for table in tables)
 
 
 def search(

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-ARTIFACT = 16 << 20
-"""The most bytes of an artifact that is read as a resource, which is sent in one message."""
+ARTIFACT = 2 << 20
+"""The most bytes of an artifact that is read as a resource, which is one message that the event loop writes."""
 THREADS = 64
 """The most tool calls that may run at once."""
 INSTRUCTIONS = """etude runs SQL and Python in a sandbox, answers questions about datasets, and records every run.
