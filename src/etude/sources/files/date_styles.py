@@ -48,12 +48,16 @@ NAMED = (
 )
 # Months without a day; `1.3.24`, which may also be a version; dates of Japan, China and Korea.
 MONTH_VALUE = "try_strptime('1 ' || replace({t}, '-', ' '), ['%d %b %Y', '%d %B %Y'])"
-MONTH = rf"(regexp_full_match({{t}}, '[A-Za-z]{{3,9}}[ -]\d{{4}}') AND {MONTH_VALUE} IS NOT NULL)"
+# CASE, because DuckDB evaluates both sides of an AND for each row.
+MONTH = (
+    r"(CASE WHEN regexp_full_match({t}, '[A-Za-z]{3,9}[ -]\d{4}') "
+    f"THEN {MONTH_VALUE} IS NOT NULL ELSE false END)"
+)
 SHORT_DOTS = r"regexp_full_match({t}, '\d{1,2}\.\d{1,2}\.\d{2}')"
 IDEOGRAPHS_VALUE = (
     r"try_cast(regexp_replace({t}, '^(\d{4})[年년] ?(\d{1,2})[月월] ?(\d{1,2})[日일]$', '\1-\2-\3') AS DATE)"
 )
-IDEOGRAPHS = rf"(regexp_matches({{t}}, '^\d{{4}}[年년]') AND {IDEOGRAPHS_VALUE} IS NOT NULL)"
+IDEOGRAPHS = rf"(CASE WHEN regexp_matches({{t}}, '^\d{{4}}[年년]') THEN {IDEOGRAPHS_VALUE} IS NOT NULL ELSE false END)"
 SEPARATOR = r"regexp_extract({t}, '[/.-]')"
 SEPARATORS = ("/", ".", "-")
 STYLE = (
