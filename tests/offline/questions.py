@@ -100,7 +100,7 @@ QUESTIONS: dict[str, str] = {
         "SELECT name, customer_id FROM customers WHERE email IS NULL AND country = 'FR'"
     ),
     "Which customers have more than 20 orders?": (
-        "SELECT c.name, c.customer_id FROM orders JOIN customers c USING (customer_id) "
+        "SELECT c.name, c.customer_id, count(*) FROM orders JOIN customers c USING (customer_id) "
         "GROUP BY ALL HAVING count(*) > 20"
     ),
     "Which cities do customers in SE live in?": "SELECT DISTINCT trim(city) FROM customers WHERE country = 'SE'",
@@ -177,7 +177,9 @@ QUESTIONS: dict[str, str] = {
     "For each category, the lowest and the highest price": (
         "SELECT category, min(price), max(price) FROM products GROUP BY 1"
     ),
-    "Categories with an average price above 20": ("SELECT category FROM products GROUP BY 1 HAVING avg(price) > 20"),
+    "Categories with an average price above 20": (
+        "SELECT category, avg(price) FROM products GROUP BY 1 HAVING avg(price) > 20"
+    ),
     "Return the name, city and number of orders of customers in SE": (
         "SELECT c.name, trim(c.city), count(*) FROM orders JOIN customers c USING (customer_id) WHERE c.country = 'SE' "
         "GROUP BY c.customer_id, c.name, c.city"
@@ -212,7 +214,8 @@ QUESTIONS: dict[str, str] = {
         "SELECT name, product_id FROM products WHERE category NOT IN ('Tea', 'Coffee')"
     ),
     "Which customers have only one order?": (
-        "SELECT c.name, c.customer_id FROM orders JOIN customers c USING (customer_id) GROUP BY ALL HAVING count(*) = 1"
+        "SELECT c.name, c.customer_id, count(*) FROM orders JOIN customers c USING (customer_id) "
+        "GROUP BY ALL HAVING count(*) = 1"
     ),
     "Names of customers and the number of their orders": (
         "SELECT name, count(*) FROM orders JOIN customers c USING (customer_id) GROUP BY name, c.customer_id"

@@ -70,7 +70,7 @@ def open_shop(tmp_path: Path) -> Iterator[Open]:
         ("which region had the lowest revenue?", [("South", 39.0)]),
         ("which product made the most money?", [("Coffee", 56.0)]),
         ("which month had the highest revenue?", [(date(2024, 1, 1), 66.0)]),
-        ("products with revenue over 20", [("Coffee",), ("Tea",)]),
+        ("products with revenue over 20", [("Coffee", 56.0), ("Tea", 49.5)]),
     ],
 )
 def test_revenue_is_quantity_times_price(question: str, rows: list[tuple[Any, ...]], open_shop: Open) -> None:

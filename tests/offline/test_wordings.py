@@ -104,7 +104,7 @@ ANSWERS = [
     ("What is the maximum miles value?", [(9,)]),
     ("How old is Cid?", [(30,)]),
     ("What is the name of worker 2?", [("Fay",)]),
-    ("Which tracks have at least two race names?", [("Oval", 1)]),
+    ("Which tracks have at least two race names?", [("Oval", 1, 2)]),
 ]
 
 

@@ -21,7 +21,7 @@ from etude.offline.resolver import MONEY, TECHNICAL, Ambiguous, Resolver, Unreso
 from etude.offline.row_noun import names_people
 from etude.offline.units import is_money_unit, number_in_unit
 from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable
-from etude.offline.words import split_identifier_words, stem_word, word_base_form
+from etude.offline.words import parse_plain_number, split_identifier_words, stem_word, word_base_form
 from etude.offline.zero_amounts import zero_condition, zero_note
 from etude.sources.plan.query_plan import (
     Aggregate,
@@ -657,7 +657,12 @@ class Conditions:
                     raise Unresolved(f"`{column.name}` does not hold amounts, so it has no outliers.")
                 made = _outlies(place, column.table)
             case "match":
-                made = _pattern(place, condition.op, str(condition.values[0]))
+                text = str(condition.values[0])
+                number = parse_plain_number(text) if column.kind == "number" and condition.op == "is" else None
+                if number is not None:
+                    made = Compare(column=place, op="=", value=number)  # the major "600"
+                else:
+                    made = _pattern(place, condition.op, text)
             case "null" if column.flag is not None:
                 made = Compare(column=place, op="=", value=column.flag[1])
             case "flag" if column.flag is not None:
@@ -839,7 +844,8 @@ def _describe(condition: Condition, hit: Hit | None) -> str:
     if condition.span is not None:
         return f"is {condition.span.text}"
     if condition.kind == "match":
-        return f"{condition.op.replace('_', ' ').removeprefix('i')} `{condition.values[0]}`"
+        op = condition.op if condition.op == "is" else condition.op.replace("_", " ").removeprefix("i")
+        return f"{op} `{condition.values[0]}`"
     if condition.kind == "average":
         return f"{condition.op} the {'median' if condition.values == ('median',) else 'average'} of all"
     if condition.kind == "outlier":

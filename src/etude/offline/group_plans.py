@@ -141,6 +141,9 @@ class GroupPlans(Ranks):
         if rank is not None and ranked is None and ordering is None:
             raise Unresolved(f"It is not clear what `{rank.text}` refers to here.")
         order, limit = self._order_groups(rank, ranked, ordered, keys, names, dates, visible)
+        if not question.distinct:
+            # The numbers that the groups were chosen by are shown, so that each can be checked.
+            visible = list(dict.fromkeys([*visible, *(measured for measured, _, _ in limits)]))
         per = self._ranked_per(keys, hidden, dates) if ranked is not None and ordering is None else ()
         limit = (question.top or 1) if per else limit
         tied = limit == 1 and question.top is None and ranked is not None and ordering is None

@@ -15,6 +15,7 @@ from etude.offline.resolver import (
     Unresolved,
 )
 from etude.offline.vocabulary import VocabularyColumn, VocabularyTable
+from etude.offline.words import word_base_form
 from etude.sources.plan.query_plan import (
     Aggregate,
     Compare,
@@ -59,6 +60,8 @@ class ListPlans(GroupPlans):
                 columns.extend(owner.column(n) for n in owner.label)
             elif found.column is not None:
                 columns.append(owner.column(found.column))
+                if question.rank is not None and found.column in owner.label and self._is_thing(part, owner):
+                    columns.extend(owner.column(n) for n in owner.key if n not in owner.label)
             else:
                 whole = True
                 if question.distinct and (names := self._shared_names(owner)):
@@ -140,6 +143,11 @@ class ListPlans(GroupPlans):
         if not each and self._repeats(tree, columns, table) and not apart:
             return self._plan(tree, (), where, select, [], [], order, limit)
         return self._plan(tree, select, where, (), [], [], order, limit)
+
+    def _is_thing(self, name: NamePart, owner: VocabularyTable) -> bool:
+        """Return whether a noun asks for the thing itself, `which room`, whose name no other row has."""
+        unique = len(owner.label) == 1 and owner.column(owner.label[0]).distinct == owner.rows
+        return unique and word_base_form(name.text.lower()) in owner.words
 
     def _having_both(self, tree: JoinTree, columns: Sequence[VocabularyColumn]) -> list[Filter]:
         """`countries with both hosts over 45 and hosts under 35`: values that a row of each kind has; else nothing."""

@@ -43,6 +43,9 @@ _CHANGE = frozenset(
     """.split()  # noqa: SIM905 - a list of words reads best as text
 )
 """Words for a difference between two times."""
+_DIFFERENT = frozenset(("different", "distinct", "unique"))
+MOSTLY = 0.8
+"""If at least this share of the rows has a name of its own, the name stands for the row."""
 _SPEEDS = frozenset(("fastest", "slowest", "faster", "slower"))
 _TAKEN = frozenset(("duration", "time", "minute", "second", "hour", "day", "delay", "wait", "latency", "lap"))
 """Words of columns that say how long something takes."""
@@ -88,6 +91,8 @@ def find_misreading(
         lambda: _find_unrelated_lists(items, plan, words),
         lambda: _find_repeated_number(items, plan),
         lambda: _find_link_table(items, facts, vocabulary),
+        lambda: _find_count_of_one(plan, question, vocabulary),
+        lambda: _find_count_of_repeated_names(plan, words, vocabulary),
         lambda: _find_known_values(plan),
     )
     for check in checks:
@@ -535,6 +540,40 @@ def _find_repeated_number(items: Sequence[TaggedItem], plan: QueryPlan) -> Itera
     """`the students and the number of hours played`: each game's hours, or all together?"""
     if any(item.tag == "#" for item in items) and plan.joins and not plan.aggregate and not plan.group_by:
         yield "It is not clear whether to add up the number, or to list it for each row."
+
+
+def _find_count_of_one(plan: QueryPlan, question: Question, vocabulary: Vocabulary) -> Iterator[str]:
+    """`how many goals does Ann have`, if the rows of a file are taken for goals and one of them is Ann's."""
+    counts = [part for part in question.requested if isinstance(part, Measure) and part.fn == "count"]
+    if len(plan.aggregate) != 1 or plan.group_by or plan.joins or not counts or not isinstance(plan.source, str):
+        return
+    noun, table = counts[0].name, vocabulary.table(plan.source)
+    if len(vocabulary.tables) > 1 or not noun.tables or noun.tables[0].cost == 0 or table.rows < 2:
+        return
+    filters = plan.where if isinstance(plan.where, tuple) else () if plan.where is None else (plan.where,)
+    for each in filters:
+        if not isinstance(each, Compare) or each.op != "=" or not isinstance(each.column, ColumnRef):
+            continue
+        own = each.column.table in (None, vocabulary_name_without_schema(table.name))
+        if own and table.column(each.column.column).distinct == table.rows:
+            yield f"Only one row has this `{each.column.column}`, so it is not clear what `{noun.text}` counts."
+
+
+def _find_count_of_repeated_names(plan: QueryPlan, words: frozenset[str], vocabulary: Vocabulary) -> Iterator[str]:
+    """`how many players`, if nearly every row has its own `player`, and a few share one: rows, or names?"""
+    of = plan.aggregate[0].of if len(plan.aggregate) == 1 and plan.aggregate[0].distinct else None
+    if not isinstance(of, ColumnRef) or plan.group_by or plan.joins or not isinstance(plan.source, str):
+        return
+    table = vocabulary.table(plan.source)
+    if of.table not in (None, vocabulary_name_without_schema(table.name)) or words & _DIFFERENT:
+        return
+    column = table.column(of.column)
+    known = table.rows - column.nulls
+    if column.kind == "text" and not column.as_text and MOSTLY * known <= column.distinct < known:
+        yield (
+            f"{known:,} rows have a `{column.name}`, {column.distinct:,} of them different. Ask for the number of "
+            f"rows, or of different `{column.name}`."
+        )
 
 
 def _find_link_table(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:

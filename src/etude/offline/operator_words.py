@@ -11,7 +11,7 @@ STOP = frozenset(
     might do does did done doing so also too very just all any some either such as well about
     corresponding respective respectively various actually overall
     record records row rows entry entries data dataset database table tables list result results
-    information info details detail exist exists existing one ones whats wich anything anyone
+    information info details detail exist exists existing one ones whats wich anything anyone everyone everybody
     then than ever have has had having with want need like know see tell let help using use based
     column columns along together up down off if into onto themselves itself
     associated related relevant given particular specific certain combination combinations
@@ -284,7 +284,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "from largest to smallest", "largest to smallest", "longest to shortest", "from longest to shortest",
         "highest to the lowest", "best to the lowest", "in reverse order", "newest first", "latest first",
         "from best to worst", "from most recent to least recent", "most recent first", "in desc order",
-        "starting from the top",
+        "starting from the top", "in a descending manner", "in descending manner",
         "from the highest to the lowest", "in reverse alphabetical order", "best to worst", "from latest to earliest",
         "from most recent to oldest", "from newest to oldest", "in the descending order", "in a descending order",
         "by descending order", "in descending alphabetical order", "in reversed alphabetical order",
@@ -296,6 +296,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "in descending lexicographical order", "highest ones first", "largest ones first", "decreasing",
         "in descending",
         "decreasing order", "in a decreasing order", "from big to small", "from biggest to smallest")  # fmt: skip
+    put("d", "asc", "in ascending manner", "in an ascending manner")
     put("d", "asc", "in ascending order", "ascending", "asc", "from lowest to highest", "lowest to highest",
         "alphabetically", "in alphabetical order", "smallest first", "lowest first", "ascending order",
         "in increasing order", "from smallest to largest", "from shortest to longest", "from least to most",

@@ -12,7 +12,7 @@ from etude.offline.question_parts import Condition, NamePart, Question
 from etude.offline.tags import TaggedItem
 from etude.offline.vocabulary import Vocabulary, once_per_vocabulary
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
-from etude.offline.words import SCALES, word_base_form
+from etude.offline.words import SCALES, parse_plain_number, word_base_form
 from etude.sources.plan.query_plan import (
     Aggregate,
     Between,
@@ -122,9 +122,25 @@ def find_words_lost_in_plan(
     for at, item in enumerate(items):
         # "Job title" is the job: the second word only says that it has a name.
         says_name = at and items[at - 1].tag == "C" and item.joined and item.text.lower() in _NAMING
-        if not says_name and not _is_kept(item, facts, question, vocabulary):
+        implied = at + 1 < len(items) and _is_implied(item, items[at + 1], facts, vocabulary)
+        if not says_name and not implied and not _is_kept(item, facts, question, vocabulary):
             lost.append(item.text)
     return list(dict.fromkeys(lost))
+
+
+def _is_implied(item: TaggedItem, following: TaggedItem, facts: Facts, vocabulary: Vocabulary) -> bool:
+    """Return whether a noun says nothing of the rows after it: `company offices`, if each office is a company's."""
+    if (item.tag, following.tag) != ("T", "T") or not following.joined or item.plural:
+        return False
+    owners = {meaning.table for meaning in item.data.tables if meaning.cost == 0}
+    for meaning in following.data.tables:
+        if vocabulary_name_without_schema(meaning.table) not in facts.tables:
+            continue
+        rows = vocabulary.table(meaning.table)
+        for link in vocabulary.links:
+            if link.table == rows.name and link.to_table in owners and len(link.columns) == 1:
+                return rows.column(link.columns[0]).nulls == 0
+    return False
 
 
 def _is_kept(item: TaggedItem, facts: Facts, question: Question, vocabulary: Vocabulary) -> bool:
@@ -201,7 +217,9 @@ def _compares(item: TaggedItem, facts: Facts, question: Question) -> bool:
 
 _OPERATORS: dict[str, Callable[[TaggedItem, Facts, Question], bool]] = {
     "N": _keeps_number,
-    "Q": lambda item, facts, question: item.text.lower() in facts.texts,
+    "Q": lambda item, facts, question: (
+        item.text.lower() in facts.texts or parse_plain_number(item.text) in facts.numbers
+    ),
     "x": lambda item, facts, question: facts.denies,
     "#": lambda item, facts, question: bool(facts.functions & {"count", "sum"}) or bool(facts.columns),
     "A": lambda item, facts, question: (

@@ -195,6 +195,10 @@ class Ranks(Ratios):
         most = isinstance(rank.by, Measure)
         if rank.by in self.question.requested and len(self.question.requested) == 1:
             return False  # "the top 3 highest prices" are single prices
+        subject = self.question.subject
+        own = subject is not None and any(m.table == column.table for m in subject.tables)
+        if own and not self.question.plural and self.question.top is None and not most:
+            return False  # "the city of the firm with the largest sales": one firm is named, with its own sales
         return self.question.top is not None or most or (rank.by is not None and part_adds_up(column))
 
     def _ask_fold(self, rank: Rank, column: VocabularyColumn) -> Ambiguous:

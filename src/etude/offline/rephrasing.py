@@ -27,6 +27,7 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     *((f"what information do you have {about}", "show all information about") for about in ("on", "about", "for")),
     *((f"{verb} part in", "participated in") for verb in ("take", "takes", "took", "taken", "taking")),
     *((f"how much {verb} the", "what is the") for verb in ("is", "was")),
+    *((f"{verb} out", verb) for verb in ("take", "takes", "took", "taken", "carried")),
     ("from a to z", "in alphabetical order"),
     ("from z to a", "in reverse alphabetical order"),
     ("years of age", "years old"),
@@ -58,7 +59,7 @@ _ASKING = frozenset(
 _COUNTED = frozenset(("the", "all", "different", "distinct", "unique", "how"))
 """Words after `count` if it is the verb."""
 _HELPING = frozenset("has have had do does did is are was were".split())  # noqa: SIM905
-_PLACING = frozenset(("for", "to", "in", "of", "on", "that", "with"))
+_PLACING = frozenset(("for", "to", "in", "of", "on", "that", "with", "from"))
 _COMPARING = {
     ("over",): "over", ("above",): "over", ("under",): "under", ("below",): "under", ("at", "least"): "at least",
     ("at", "most"): "at most", ("more", "than"): "over", ("less", "than"): "under", ("exactly",): "exactly",
@@ -71,7 +72,7 @@ def rephrase(tokens: Sequence[Token]) -> list[Token]:
     made = say_in_order(_ask_count_first(_list_all(_say_owner(list(tokens)))))
     for phrase, short in _PHRASES:
         made = _replace(made, tuple(phrase.split()), short)
-    made = _say_contains(_say_as_well(made))
+    made = _say_direction(_say_contains(_say_as_well(made)))
     return _say_count(_drop_each(_say_age(_join_denied(_say_both(_say_numbers(_count_after_comma(made)))))))
 
 
@@ -218,6 +219,25 @@ def _say_contains(tokens: list[Token]) -> list[Token]:
     return made
 
 
+_DIRECTIONS = {"ascending": "ascending", "increasing": "ascending", "descending": "descending",
+               "decreasing": "descending"}  # fmt: skip
+_SORTED = frozenset("sorted ordered sort order sorting ordering arranged arrange ranked rank listed them it".split())  # noqa: SIM905
+
+
+def _say_direction(tokens: list[Token]) -> list[Token]:
+    """`the names of firms by ascending number of sales`: in ascending order of it."""
+    made: list[Token] = []
+    for at, token in enumerate(tokens):
+        following = tokens[at + 1].low if at + 1 < len(tokens) else ""
+        after = tokens[at + 2].low if at + 2 < len(tokens) else ""
+        placed = token.low in _DIRECTIONS and bool(made) and made[-1].low == "by" and following != "order"
+        if placed and following and after and (len(made) < 2 or made[-2].low not in _SORTED):
+            made[-1:] = [_word(word, token) for word in ("in", _DIRECTIONS[token.low], "order", "of")]
+            continue
+        made.append(token)
+    return made
+
+
 def _join_denied(tokens: list[Token]) -> list[Token]:
     """`who bought tea but never coffee`: two conditions, as with `and`; the comma before it says nothing."""
     made: list[Token] = []
@@ -268,8 +288,8 @@ def _drop_each(tokens: list[Token]) -> list[Token]:
         rest = _rest(tokens, at + 1)
         asked = any(t.low in ("and", "as", "with") for t in made[_start(made) :])
         before = made[-1].low if made else ""
-        placed = before in _PLACING and not rest
-        verbal = len(rest) == 1 and rest[0].low in LINKING | _HELPING
+        verbal = 0 < len(rest) < 4 and all(each.low in LINKING | _HELPING | {"been", "there"} for each in rest)
+        placed = before in _PLACING and (not rest or (verbal and before in ("of", "from")))
         helped = verbal or (before in _HELPING and not rest)
         if token.low == "each" and counted and asked and (placed or helped):
             if placed:

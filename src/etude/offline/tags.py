@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import pairwise
 from typing import Any
 
 from etude.offline.dates import find_date_span
@@ -22,6 +23,9 @@ from etude.offline.operator_words import (
     Word,
 )
 from etude.offline.phrase_index import (
+    HEAD,
+    SUFFIX,
+    SYNONYM,
     Hit,
     Meaning,
     PhraseIndex,
@@ -118,6 +122,8 @@ _VAGUE_NOUNS = frozenset(("information", "info", "detail", "data"))
 """Nouns that say nothing beside one that does, but ask for something in a list."""
 _ORDINALS = frozenset(("first", "second", "third", "last", "final", "next", "previous"))
 """Words that choose one of several things in an order."""
+_ABBREVIATED = frozenset(("us", "it", "who", "am", "me"))
+"""Pronouns and verbs that are something else in capitals: `US`, `IT`, `WHO`, `AM`, `ME`."""
 _ARTICLES = ("the", "a", "an")
 _WAYS = frozenset(
     """
@@ -212,7 +218,8 @@ class TaggedItem:
 def tag_items(tokens: Sequence[Token], index: PhraseIndex, today: date) -> list[TaggedItem]:
     """Return the items of a question; `u` tags a word that nothing explains."""
     tagged = _join_table_names(_tag(_share_noun(_unquote(tokens, index), index), index, today))
-    items = _share_prefix(tagged, index)
+    tagged = _drop_kind(tagged)
+    items = _group_listed(_drop_repeated_noun(_own_name(_name_again(_share_prefix(_hold(tagged), index)))))
     return _compared(_rate(_sort_last(items)))
 
 
@@ -271,6 +278,96 @@ def _share_prefix(items: list[TaggedItem], index: PhraseIndex) -> list[TaggedIte
         meanings = tuple(m for m in found if m.column is not None and m.cost == 0)
         if meanings:
             made[at] = replace(second, data=NamePart(second.text, meanings))
+    return made
+
+
+def _hold(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`the range that contains the most mountains` has them; only a text contains a text."""
+    made = list(items)
+    for at, (item, following) in enumerate(pairwise(items)):
+        if item.tag == "l" and item.data == "contains" and following.tag in "cM#":
+            made[at] = replace(item, tag="r", data=stem_word(item.text.split()[0]))
+        elif item.tag == "c" and item.text == "under" and following.tag in "TVQ":
+            made[at] = replace(item, tag="p", data="under")  # "under the policy" compares nothing
+    return made
+
+
+def _group_listed(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`card type codes and the number of cards in each type`: for each of the codes that are listed."""
+    made = list(items)
+    for at, (each, item) in enumerate(pairwise(items), 1):
+        noun = word_base_form(item.text.lower())
+        if (each.tag, item.tag) != ("g", "C") or noun not in GENERAL:
+            continue
+        listed = [other for other in items[: at - 1] if other.tag == "C" and len(other.text.split()) > 2]
+        listed = [other for other in listed if noun in map(word_base_form, other.text.lower().split()[1:])]
+        if len(listed) == 1 and listed[0].data.meanings[0] not in item.data.meanings:
+            made[at] = replace(item, data=replace(listed[0].data, text=item.text))
+    return made
+
+
+def _drop_kind(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`the institution "Oak"`: a word that nothing explains says what a name in quotes is, if only one thing has it."""
+    made: list[TaggedItem] = []
+    for at, item in enumerate(items):
+        value = items[at + 1] if at + 1 < len(items) else None
+        if item.tag == "u" and value is not None and value.tag == "V" and value.joined and value.plural:
+            places = {(hit.table, hit.column) for hit in value.data.hits}
+            words = [split_identifier_words(column)[-1:] for _, column in places]
+            if not item.joined and len(places) == 1 and words[0] in (("name",), ("title",)):
+                continue
+        made.append(item)
+    return made
+
+
+def _drop_repeated_noun(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`the dates of the card with card number 7`: the column says whose number it is."""
+    made: list[TaggedItem] = []
+    for at, item in enumerate(items):
+        before = made[-1].tag if made else ""
+        following, value = ([*items[at + 1 : at + 3], None, None])[:2]
+        if item.tag == "C" and before == "p" and following is not None and value is not None:
+            alone = following.tag == "C" and not following.joined and value.tag in "VNQ"
+            first, *_ = following.text.lower().split()
+            again = first == item.text.lower() and first != following.text.lower()
+            one, other = item.data.meanings[0], following.data.meanings[0] if alone else None
+            if alone and (again or (one.column is not None and one == other)):
+                continue
+        made.append(item)
+    return made
+
+
+def _name_again(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`transactions with more than the average amount of a transaction`: the noun means the same both times."""
+    tables = {word_base_form(item.text.lower()): item for item in items if item.tag == "T" and item.plural}
+    made = list(items)
+    for at, item in enumerate(items):
+        said = tables.get(item.text.lower()) if item.tag == "C" and not item.plural else None
+        beside = at + 1 < len(items) and items[at + 1].joined and items[at + 1].tag in "CTV"
+        if said is None or beside or (at and item.joined and items[at - 1].tag in "CTV"):
+            continue
+        table = said.data.meanings[0].table
+        if any(m.table == table and m.column is None and not m.label for m in item.data.meanings):
+            meanings = sorted(item.data.meanings, key=lambda m: m.table != table or m.column is not None or m.label)
+            made[at] = replace(item, tag="T", data=replace(item.data, meanings=tuple(meanings)))
+    return made
+
+
+def _own_name(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`the name of the project`: a row of the projects, which have a name, although a column is called so too."""
+    made = list(items)
+    for at in range(2, len(items)):
+        column, of, item = items[at - 2 : at + 1]
+        beside = at + 1 < len(items) and items[at + 1].joined and items[at + 1].tag in "CTVQN"
+        if (column.tag, of.tag, of.text, item.tag) != ("C", "p", "of", "C") or item.plural or beside:
+            continue
+        if word_base_form(column.text.lower().split()[-1]) not in GENERAL or item.data.meanings[0].label:
+            continue
+        owners = {m.table for m in column.data.columns if m.column is not None and m.cost <= SUFFIX}
+        own = [m for m in item.data.meanings if m.column is None and not m.label and m.cost == 0 and m.table in owners]
+        if len(own) == 1:
+            others = [m for m in item.data.meanings if m != own[0]]
+            made[at] = replace(item, tag="T", data=replace(item.data, meanings=(own[0], *others)))
     return made
 
 
@@ -374,6 +471,15 @@ def _best(
     if numbers and (tokens[at + 1].number is not None or tokens[at + 1].kind == "quoted"):
         # "The major number 600" is the major 600.
         return None, 1
+    following_words = [t.base for t in tokens[at + 1 : at + 3]]
+    origin = token.low == "of" and following_words[:1] == ["origin"] and ("origin",) not in index.names
+    if origin and before and before[-1].tag == "C":
+        return None, 2  # the country of origin is the country
+    own = any(meaning.cost < SYNONYM for meaning in index.names.get((token.base,), ()))
+    if token.base in ("kind", "sort") and following_words[:1] == ["of"] and not own:
+        named = _name(tokens, at + 2, index)
+        if named is not None and named[0].tag == "C":
+            return None, 2  # "what kind of decor" asks for the decor
     if token.low == "yet" and any(item.tag == "x" for item in before):
         return None, 1
     if token.low == "only" and at + 1 < len(tokens) and tokens[at + 1].number is not None:
@@ -461,7 +567,8 @@ def _best(
         held = tuple(hit for hit in index.values.get(("a",), ()) if hit.values == ("A",))
         graded_item = TaggedItem("V", token.text, Condition("value", token.text, hits=held)) if held else None
         readings.append((1, 8, graded_item or TaggedItem("u", token.text, token.low)))
-    if token.kind == "word" and not counted and (token.low in STOP or _requests(tokens, at, before)):
+    idle = token.low in STOP and not _is_abbreviation(tokens, at)
+    if token.kind == "word" and not counted and (idle or _requests(tokens, at, before)):
         hard = token.low in _HARD or first
         readings.append((1, 6 if hard else 2, None))
         if token.base in _WHOLE and not found_name and not before and _of_follows(tokens, at):
@@ -474,6 +581,15 @@ def _best(
         length, _, item = max(readings, key=lambda r: (r[0], r[1]))
         return None if item is not None and item.tag == "-" else item, length
     return _leftover(tokens, at, index, before), 1
+
+
+def _is_abbreviation(tokens: Sequence[Token], at: int) -> bool:
+    """Return whether a short word is not the pronoun that it looks like: `in the US`, `the IT department`."""
+    token = tokens[at]
+    if token.low not in _ABBREVIATED:
+        return False
+    capital = token.text.isupper() and any(other.text.islower() for other in tokens if other.kind == "word")
+    return capital or (token.low == "us" and at > 0 and tokens[at - 1].low in ("the", "in", "from", "within"))
 
 
 def _says_value(tokens: Sequence[Token], at: int, index: PhraseIndex) -> bool:
@@ -657,6 +773,8 @@ def _name(tokens: Sequence[Token], at: int, index: PhraseIndex) -> tuple[TaggedI
         text = " ".join(t.text for t in tokens[at : at + size])
         plural = span[-1].low != span[-1].base or span[-1].base in _STAFF
         near = [m for m in meanings if m.cost <= (cost + 1 if cost > 1 else cost)]
+        if plural and size == 1 and cost == SUFFIX:
+            near += [m for m in meanings if m.cost == HEAD and _is_head(m, span[-1].base, meanings)]
         some = at > 0 and tokens[at - 1].low in ("any", "some")
         if (plural or some) and any(m.column is None and not m.label for m in near):
             # "Projects" are rows of the table, even if a column refers to a project.
@@ -668,6 +786,21 @@ def _name(tokens: Sequence[Token], at: int, index: PhraseIndex) -> tuple[TaggedI
             best = item, size, cost
         break
     return best
+
+
+def _is_head(table: Meaning, noun: str, meanings: Sequence[Meaning]) -> bool:
+    """Return whether a noun is what the rows of a table are, `cards` of `customer_cards`, and no column's last word.
+
+    A `card_number` says something of a card; the cards are not numbers.
+    """
+    if table.column is not None or table.label:
+        return False
+    columns = [split_identifier_words(str(m.column)) for m in meanings if m.column is not None]
+    own = [m for m in meanings if m.column is not None and m.table == table.table]
+    heads = {word_base_form(words[-1]) for words in columns if words}
+    last = [word_base_form(word) for word in split_identifier_words(table.table)[-1:]]
+    others = [m for m in meanings if m.column is None and not m.label and m.cost == HEAD and m != table]
+    return bool(own) and not others and noun not in heads and last == [noun]
 
 
 def _measures_column(span: Sequence[Token], meanings: Sequence[Meaning]) -> bool:

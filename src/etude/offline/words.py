@@ -334,6 +334,13 @@ def split_identifier_words(name: str) -> tuple[str, ...]:
     return tuple(fold_words(word) for word in re.findall(r"[^\W_]+", text))
 
 
+def parse_plain_number(text: str) -> int | float | None:
+    """Return the number that a text is, written in digits without leading zeros; else None."""
+    if re.fullmatch(r"-?(?:0|[1-9][0-9]{0,14})", text):
+        return int(text)
+    return float(text) if re.fullmatch(r"-?(?:0|[1-9][0-9]{0,14})\.[0-9]{1,12}", text) else None
+
+
 def spell_out_words(words: Iterable[str]) -> tuple[str, ...]:
     """Return the base forms, with abbreviations in full."""
     return tuple(word_base_form(part) for word in words for part in ABBREVIATIONS.get(word, word).split())
