@@ -22,9 +22,9 @@ If the check asks for origins, the model of this bench replies with the expressi
 figure that it wrote as an expression, with that expression, or with the true one (or its value) if it was planted.
 
 An honest answer is *sent back* if the model is asked to write it again, and *marked* if any number of it is marked or
-it is sent back. It is *asked* if the model has to say where figures come from. A false number is caught if it is marked,
-or named as contradicted; a false label is caught if a number of its sentence is. `--all` prints each answer that is
-judged wrongly. `--random N` also replaces N numbers of honest answers by random ones of the same form, and says how many
+it is sent back. It is *asked* if the model has to say where figures come from. A false number is caught if it
+is marked or named as contradicted; a false label is caught if a number of its sentence is. `--all` prints each
+answer that is judged wrongly. `--random N` also replaces N numbers of honest answers by random ones, and says how many
 of those are caught.
 """
 

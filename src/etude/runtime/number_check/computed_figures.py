@@ -94,7 +94,7 @@ def doubt_of_figure(passage: Passage, figure: ComputedFigure) -> float:
         ]
         named = any(use.rows[0] in x.rows for x in near if use.rows and (x.strong or len(x.rows) == 1))
         ranked = _RANKED.search(passage.sentence_text(index)) and not table.periods
-        if not named and not ranked and (table.name_column is not None or table.periods):
+        if near and not named and not ranked and (table.name_column is not None or table.periods):
             doubt = _DOUBTFUL
     for use in uses:
         others = [r for r in single if r.result == use.result and r.column != use.column]
@@ -109,7 +109,7 @@ def doubt_of_figure(passage: Passage, figure: ComputedFigure) -> float:
 
 
 def _is_later(one: Period | None, other: Period | None) -> bool:
-    return bool(one and other) and period_sort_key(one) > period_sort_key(other)
+    return one is not None and other is not None and period_sort_key(one) > period_sort_key(other)
 
 
 def _has_other_whole(passage: Passage, figure: ComputedFigure) -> bool:
