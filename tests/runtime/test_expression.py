@@ -141,3 +141,13 @@ def test_conditions_may_be_computed_joined_by_or_and_empty(expression: str, valu
     columns, rows = ("country", "revenue", "cost"), [("USA", 523, 300), ("Canada", 304, 304), ("France", 195, 100)]
     found = evaluate_expression(expression, {"r1": ExpressionRows("r1", columns, lambda: rows)}).value
     assert float(str(found)) == pytest.approx(value)
+
+
+def test_rows_by_where_are_those_by_a_condition() -> None:
+    rows = {
+        "r1": ExpressionRows(
+            "r1", ("driver", "country", "wins"), lambda: [("A", "Peru", 3), ("B", "Peru", 4), ("C", "Chile", 9)]
+        )
+    }
+    assert evaluate_expression("sum(r1.wins where r1.country = 'Peru')", rows).value == 7
+    assert evaluate_expression("count(r1.driver where wins > 3)", rows).value == 2

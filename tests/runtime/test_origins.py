@@ -17,6 +17,7 @@ from etude.models.base import UserMessage
 from etude.models.scripted import Line, Scripted, ScriptedCall
 from etude.runtime.answer import Answer
 from etude.runtime.expression import ExpressionRows
+from etude.runtime.figures import computed_spans, render_figures
 from etude.runtime.number_check.check import Evidence, check_numbers
 from etude.runtime.number_check.mentions import find_number_mentions
 from etude.runtime.origins import MOST, ask_for_origins, states_value, trace_origins
@@ -158,3 +159,31 @@ def test_a_date_states_a_date() -> None:
 def test_every_rounded_value_states_its_value(value: Decimal, places: int) -> None:
     [mention] = find_number_mentions(f"It is {round(value, places):,f} in all.")
     assert states_value(mention, value) or abs(value) < 20  # `5` does not stand for 4.6
+
+
+AIRPORTS = Evidence("r1", ("airport", "arrivals"), [("Atlanta", 911), ("Chicago O'Hare", 550), ("Los Angeles", 498)])
+AIRPORT_ROWS = {"r1": ExpressionRows("r1", AIRPORTS.columns, lambda: list(AIRPORTS.rows))}
+
+
+def test_an_origin_of_another_row_than_the_name_before_it_is_a_contradiction() -> None:
+    verdict = check_numbers("Atlanta is well ahead of Los Angeles with 550.", [AIRPORTS])
+    traced = trace_origins(verdict, {"1": "r1.arrivals[1]"}, AIRPORT_ROWS)
+    assert traced.verdict.sends_back and "Chicago" in traced.differences[0]
+
+
+def test_a_number_that_a_label_seems_to_contradict_is_asked_for_first() -> None:
+    verdict = check_numbers("Atlanta has 550 arrivals.", [AIRPORTS])
+    assert verdict.sends_back and "1. `550`" in ask_for_origins(verdict)
+
+
+def test_an_expression_that_takes_a_row_nobody_names_is_asked_for() -> None:
+    rendered = render_figures("Atlanta has {{ r1.arrivals[0] - r1.arrivals[2] }} more.", AIRPORT_ROWS)
+    spans = computed_spans(rendered.text, rendered.figures)
+    verdict = check_numbers(rendered.text, [AIRPORTS], computed=spans, figures=rendered.computed)
+    assert not verdict.ok or ask_for_origins(verdict)
+
+
+def test_a_value_that_each_of_two_rows_has_must_be_that_of_both() -> None:
+    shops = Evidence("r1", ("district", "shops"), [("Ontario", 54), ("Quebec", 54), ("Alberta", 40)])
+    assert check_numbers("Ontario and Quebec have the most shops, 54 each.", [shops]).ok
+    assert check_numbers("Ontario and Alberta have the most shops, 54 each.", [shops]).refuted

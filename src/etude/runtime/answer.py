@@ -196,7 +196,7 @@ class AnswerConclusion:
             code=standalone_code_of_answer(run, first.step_id if first else None),
             chart=chart,
             shown=tuple(shown),
-            figures=move_figures(sorted((*rendered.figures, *traced.figures), key=lambda f: f.start), text, marked),
+            figures=move_figures(_join_figures(rendered.figures, traced.figures), text, marked),
         )
 
     def _guide(
@@ -204,6 +204,9 @@ class AnswerConclusion:
     ) -> Guided | None:
         """Return the guidance that the answer needs before it can be accepted, if any."""
         tries = sum(g.by == "check" for g in run.guidance)
+        # The model is asked once, and first: a label may only seem to contradict a number.
+        may_ask = not any(g.by == "origins" for g in run.guidance)
+        asked = ask_for_origins(traced.verdict, partial(self._quote, run)) if may_ask else ""
         told: list[str] = []
         if errors and tries < 2:
             told = [FIGURES_FAILED, *errors]
@@ -211,7 +214,7 @@ class AnswerConclusion:
             told = [CUT_OFF]
         elif tries == 0 and traced.differences:
             told = [ORIGINS_DIFFER + self._quote(run, "\n".join(traced.differences))]
-        elif tries == 0 and traced.verdict.sends_back:
+        elif tries == 0 and traced.verdict.sends_back and not asked:
             told = [explain_verdict(traced.verdict, partial(self._quote, run))]
         asks = chart_error and not any(CHART_FAILED in g.text for g in run.guidance)
         if told:
@@ -220,10 +223,7 @@ class AnswerConclusion:
             return Guided(text="\n".join([*told, *again, *rewrite]), by="check")
         if asks:
             return Guided(text=f"{CHART_FAILED}{self._quote(run, chart_error)}\n{CHART_ONLY}", by="chart")
-        asked = ask_for_origins(traced.verdict, partial(self._quote, run))
-        if asked and not any(g.by == "origins" for g in run.guidance):
-            return Guided(text=asked, by="origins")
-        return None
+        return Guided(text=asked, by="origins") if asked else None
 
     def _chart(
         self, run: Run, choice: dict[str, Any], first: ShownResult | None, rank: Callable[[Sequence[str]], list[str]]
@@ -389,6 +389,12 @@ def read_answer_results(run: Run, read: Read, before: Run | None = None) -> dict
         for name, s, run_id in steps
         if s.result and s.artifact
     }
+
+
+def _join_figures(written: Sequence[Figure], asked: Sequence[Figure]) -> list[Figure]:
+    """Return the figures that were written as expressions, and those that have an origin since the model was asked."""
+    other = [f for f in asked if not any(w.start < f.end and f.start < w.end for w in written)]
+    return sorted((*written, *other), key=lambda f: f.start)
 
 
 def make_answer(run: Run, read: Read) -> Answer:

@@ -4,6 +4,7 @@ r1.revenue[0]               a cell by row number, from 0; -1 is the last row
 r1.revenue[country='USA']   a cell by label; conditions: = != < <= > >= in (...) like '%x%', joined by `and` (`&`, a
                             comma) and `or`; both sides may be computed: [revenue > mean(r1.revenue)]
 r1.revenue[0:3]             several rows by number, as in Python
+r1.revenue where year = 3   several rows by a condition, as in SQL
 r1.revenue                  a column; also r1["net revenue"] or r1.`net revenue`
 sum min max mean median stddev count distinct abs round, + - * / and parentheses, on single values or whole columns
 r1.revenue.sum()            the same as sum(r1.revenue)
@@ -15,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import NoReturn
 
@@ -84,6 +85,8 @@ class ColumnUse:
     rows: tuple[int, ...] | None
     sliced: bool = False
     """Whether the rows are several by number, such as `[0:3]`."""
+    divides: bool = False
+    """Whether the column is part of what is divided by."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,10 @@ class _Reader:
     def _product(self) -> _Value:
         value = self._signed()
         while sign := self._take("*", "/"):
+            before = len(self.references)
             value = self._combine(sign, value, self._signed())
+            if sign == "/":
+                self.references[before:] = [replace(r, divides=not r.divides) for r in self.references[before:]]
         return value
 
     def _signed(self) -> _Value:
@@ -325,6 +331,9 @@ class _Reader:
                 self._need("]")
                 self._chosen.append(range(opened, self._at))
                 sliced = any(text == ":" for _, text in self._tokens[opened : self._at])
+        if rows is None and self._within is None and (opened := self._at) < len(self._tokens) and self._take("where"):
+            rows = self._rows_by_conditions(result)  # `sum(r1.wins where r1.country = 'Peru')`
+            self._chosen.append(range(opened, self._at))
         if column is None and self._is_method(result, column) and self._peek_at(1).lower() in ("count", "len"):
             self._method()
             return Decimal(len(rows if rows is not None else result.rows))
@@ -333,7 +342,9 @@ class _Reader:
         if column is None:
             self._fail(f"`{name}` needs a column, such as `{name}.{result.columns[0] if result.columns else 'x'}`")
         chosen = [result.rows[i] for i in rows] if rows is not None else result.rows
-        self.references.append(ColumnUse(name, result.columns[column], None if rows is None else tuple(rows), sliced))
+        if self._within is None:  # Columns of a condition only choose rows.
+            used = None if rows is None else tuple(rows)
+            self.references.append(ColumnUse(name, result.columns[column], used, sliced))
         values = tuple(_scalar(row[column]) for row in chosen)
         value: _Value = values[0] if single or (len(values) == 1 and not self._counting) else _Column(values)
         while self._is_method(result, column):
@@ -381,6 +392,9 @@ class _Reader:
             if not -len(result.rows) <= index < len(result.rows):
                 self._fail(f"`{result.name}` has {len(result.rows):,} rows, counted from 0; {index} is not one")
             return [index % len(result.rows)], True
+        return self._rows_by_conditions(result), False
+
+    def _rows_by_conditions(self, result: ExpressionRows) -> list[int]:
         start = self._at
         chosen = set(self._all_of(result))
         while self._take("or"):
@@ -389,7 +403,7 @@ class _Reader:
         if not chosen and not counted:
             said = " ".join(text for _, text in self._tokens[start : self._at])
             raise Invalid(f"no row of `{result.name}` has {said}.")
-        return sorted(chosen), False
+        return sorted(chosen)
 
     def _all_of(self, result: ExpressionRows) -> list[int]:
         """Return the rows that satisfy all conditions up to the next `or`."""

@@ -92,7 +92,7 @@ def move_figures(figures: Sequence[Figure], text: str, changed: str) -> tuple[Fi
 
 
 def _fill(inside: str, results: Mapping[str, ExpressionRows]) -> tuple[str, Figure, ComputedFigure]:
-    expression, sample = _split_format(inside)
+    expression, sample = split_figure_format(inside)
     outcome = evaluate_expression(expression, results)
     if not outcome.results:
         raise Invalid("it uses no result; write a column of one, such as `r1.total[0]`.")
@@ -106,7 +106,7 @@ def _fill(inside: str, results: Mapping[str, ExpressionRows]) -> tuple[str, Figu
     return shown, figure, ComputedFigure(0, 0, number, outcome.references, outcome.skeleton, sample)
 
 
-def _split_format(inside: str) -> tuple[str, str]:
+def split_figure_format(inside: str) -> tuple[str, str]:
     """Return an expression and its format, which comes after `|` or `:` outside of quotes and brackets."""
     depth, quote = 0, ""
     for at, sign in enumerate(inside):

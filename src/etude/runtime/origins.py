@@ -14,16 +14,19 @@ from decimal import Decimal
 
 from etude.entities import Figure
 from etude.errors import Invalid
-from etude.runtime.expression import ExpressionRows, Scalar, evaluate_expression
-from etude.runtime.figures import write_figure
+from etude.runtime.expression import ColumnUse, ExpressionRows, Scalar, evaluate_expression
+from etude.runtime.figures import split_figure_format, write_figure
 from etude.runtime.number_check.check import CheckedNumber, NumberCheckVerdict, quote_mention
-from etude.runtime.number_check.mentions import Mention, mention_scale
+from etude.runtime.number_check.computed_figures import ComputedFigure, find_cells_of_others
+from etude.runtime.number_check.mentions import TIME_UNITS, Mention, mention_scale
 from etude.runtime.number_check.precision import is_rounded_beyond_precision, rounding_intervals, significant_digits
 
 _LONG = 4
 """Significant digits of a number that also states a value in thousands, millions or billions."""
 MOST = 20
 """Figures of an answer whose origins are asked for."""
+DOUBTFUL = 0.3
+"""How many figures may be expected to be about something else before the model is asked."""
 ASKED = (
     "Your answer is kept. It is not clear which results these figures come from. Call `answer` with `origins` alone: "
     "for each number, the expression over results that the sentence means, such as "
@@ -45,8 +48,9 @@ class TracedNumbers:
 
 def figures_without_origin(verdict: NumberCheckVerdict) -> list[CheckedNumber]:
     """Return the figures whose origins are asked for: if nothing explains one, that one and all inferred ones."""
-    doubted = [c for c in verdict.mentions if _can_have_origin(c.mention) and (c.inferred or not c.verified)]
-    return doubted[:MOST] if any(not c.verified or c.guessed for c in doubted) else []
+    doubted = [c for c in verdict.mentions if _can_have_origin(c.mention) and c.doubt]
+    enough = sum(c.doubt for c in doubted) >= DOUBTFUL
+    return doubted[:MOST] if enough and not verdict.refuted else []
 
 
 def ask_for_origins(verdict: NumberCheckVerdict, quote: Callable[[str], str] = "\n{}".format) -> str:
@@ -67,18 +71,40 @@ def trace_origins(
     """Compute the origins that the model gave for the figures of this text, and compare them with it."""
     asked = {c.mention.start: str(n) for n, c in enumerate(figures_without_origin(verdict), 1)}
     checked, figures, differences = [], [], []
+    given = {
+        c.mention.start: origin
+        for c in verdict.mentions
+        if (origin := _evaluate(origins.get(asked.get(c.mention.start, "")) or "", results))
+    }
+    misplaced = _misplaced(verdict, given)
     for c in verdict.mentions:
-        origin = _evaluate(origins.get(asked.get(c.mention.start, "")) or "", results)
+        origin = given.get(c.mention.start)
         if origin is None:
             checked.append(c)
-        elif states_value(c.mention, origin.value):
+            continue
+        why = misplaced.get(c.mention.start, "")
+        if not states_value(c.mention, origin.value):
+            why = f"your expression `{origin.expression}` is {write_figure(origin.value, '')}"
+        if not why:
             checked.append(_proven(c, origin))
             figures.append(_figure(c.mention, origin))
         else:
-            why = f"your expression `{origin.expression}` is {write_figure(origin.value, '')}"
-            checked.append(replace(c, verified=False, because=why, contradicted=True, inferred=False))
+            checked.append(replace(c, verified=False, because=why, contradicted=True, doubt=0.0))
             differences.append(f"- `{c.mention.text}` in `{quote_mention(verdict.text, c.mention)}`: {why}.")
-    return TracedNumbers(NumberCheckVerdict(verdict.text, tuple(checked)), tuple(figures), tuple(differences))
+    traced = replace(verdict, mentions=tuple(checked))
+    return TracedNumbers(traced, tuple(figures), tuple(differences))
+
+
+def _misplaced(verdict: NumberCheckVerdict, origins: Mapping[int, _Origin]) -> dict[int, str]:
+    """Return the figures whose origins are about other rows than the words around them, each with the reason."""
+    if verdict.passage is None:
+        return {}
+    figures = [
+        ComputedFigure(c.mention.start, c.mention.end, _as_number(o.value), o.references, o.skeleton)
+        for c in verdict.mentions
+        if (o := origins.get(c.mention.start))
+    ]
+    return find_cells_of_others(verdict.passage, figures)
 
 
 def find_known_origins(
@@ -93,7 +119,7 @@ def find_known_origins(
         ]
         checked.append(_proven(c, fitting[0]) if fitting else c)
         figures += [_figure(c.mention, fitting[0])] if fitting else []
-    return TracedNumbers(NumberCheckVerdict(verdict.text, tuple(checked)), tuple(figures))
+    return TracedNumbers(replace(verdict, mentions=tuple(checked)), tuple(figures))
 
 
 def states_value(mention: Mention, value: Scalar) -> bool:
@@ -105,12 +131,16 @@ def states_value(mention: Mention, value: Scalar) -> bool:
     number = _as_number(value)
     if number is None:
         return str(value).casefold() == mention.text.casefold()
+    if mention.kind == "times" and number:
+        number = max(number, 1 / number, key=abs) if abs(number) < 1 else number  # `a factor of 4` for 0.25
     sizes = [abs(number), abs(number) * 100] if mention.kind in ("percent", "points") else [abs(number)]
     if mention.kind == "percent":
         sizes.append(abs(number - 1) * 100)  # `grew by 12%` for a quotient of 1.12
     # `$13 million` for 13, or `$34,251` for 0.034251, in columns of millions or billions.
     if mention_scale(mention) > 1 or (mention.kind == "number" and significant_digits(mention) >= _LONG):
         sizes += [abs(number) * factor for factor in (10**3, 10**6, 10**9)]
+    if mention.unit in TIME_UNITS:  # `1 h 10 min` for a value in seconds or in minutes
+        sizes += [abs(number) * other / TIME_UNITS[mention.unit] for other in TIME_UNITS.values()]
     for size in sizes:
         if not is_rounded_beyond_precision(mention, float(size)):
             for low, high in rounding_intervals(mention):
@@ -138,20 +168,24 @@ class _Origin:
     expression: str
     value: Scalar
     results: tuple[str, ...]
+    references: tuple[ColumnUse, ...]
+    skeleton: str
 
 
 def _evaluate(expression: str, results: Mapping[str, ExpressionRows]) -> _Origin | None:
     """Return an expression with its value; None if it cannot be computed, or from no result."""
-    inside = expression.strip().removeprefix("{{").removesuffix("}}").strip()
+    inside, _ = split_figure_format(expression.strip().removeprefix("{{").removesuffix("}}").strip())
     try:
         outcome = evaluate_expression(inside, results) if inside else None
     except Invalid:
         return None
-    return _Origin(inside, outcome.value, outcome.results) if outcome and outcome.results else None
+    if outcome is None or not outcome.results:
+        return None
+    return _Origin(inside.strip(), outcome.value, outcome.results, outcome.references, outcome.skeleton)
 
 
 def _proven(checked: CheckedNumber, origin: _Origin) -> CheckedNumber:
-    return replace(checked, verified=True, because=origin.expression, contradicted=False, inferred=False)
+    return replace(checked, verified=True, because=origin.expression, contradicted=False, doubt=0.0)
 
 
 def _figure(mention: Mention, origin: _Origin) -> Figure:

@@ -19,3 +19,5 @@ class Candidate(NamedTuple):
     """A value of the same kind, if this one was computed from several."""
     step: str = ""
     """The step that the text has to say, such as `mean`, `difference`, `sum` or `share`; empty if it need not."""
+    chance: float = 1.0
+    """How likely a random number of the same form matches a value that is as near as this one."""

@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import combinations
 
 from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.candidates import list_derived_candidates, list_direct_candidates
-from etude.runtime.number_check.computed_figures import ComputedFigure, find_misplaced_figures
+from etude.runtime.number_check.computed_figures import ComputedFigure, doubt_of_figure, find_misplaced_figures
 from etude.runtime.number_check.counts import count_candidates, counts_things
 from etude.runtime.number_check.evidence import HUGE, Evidence, EvidenceTable, evidence_tables
 from etude.runtime.number_check.given import collect_given, find_given
@@ -46,11 +46,11 @@ from etude.runtime.number_check.precision import (
     rounding_intervals,
 )
 from etude.runtime.number_check.second_look import (
-    GUESSED_COUNT,
     StatedNumber,
     take_second_look,
     take_second_look_at_parts,
 )
+from etude.runtime.number_check.standing import doubt_of_match
 from etude.runtime.number_check.unknown_names import find_unknown_names
 
 __all__ = [
@@ -73,6 +73,8 @@ SEARCHED = 200
 _PASSES = 4
 _PLAIN = 0.5
 """The cost up to which a match needs no proof that it is not an accident."""
+_UNTIED = 0.3
+"""How doubtful a number is that only those beside it explain."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +86,8 @@ class CheckedNumber:
     because: str
     contradicted: bool = False
     """Whether the label next to the number has another value, so that the number or the label is wrong."""
-    inferred: bool = False
-    """Whether the number was found only by computing with values that the text does not name: it may be an accident."""
-
-    @property
-    def guessed(self) -> bool:
-        """Whether nothing contradicts the number, but nothing explains it either."""
-        return self.because == GUESSED_COUNT
+    doubt: float = 0.0
+    """How likely the check is wrong about the number, from 0 to 1: whether the model has to say where it is from."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +96,8 @@ class NumberCheckVerdict:
 
     text: str
     mentions: tuple[CheckedNumber, ...]
+    passage: Passage | None = field(default=None, repr=False, compare=False)
+    """The text as the check reads it, with its results; None if it has no numbers."""
 
     @property
     def unverified(self) -> tuple[CheckedNumber, ...]:
@@ -109,6 +108,11 @@ class NumberCheckVerdict:
     def contradicted(self) -> tuple[CheckedNumber, ...]:
         """The numbers that a result contradicts."""
         return tuple(checked for checked in self.mentions if checked.contradicted)
+
+    @property
+    def refuted(self) -> bool:
+        """Whether an expression or the text itself shows that a number is wrong, whatever the labels mean."""
+        return any(checked.contradicted and not checked.doubt for checked in self.mentions)
 
     @property
     def ok(self) -> bool:
@@ -199,6 +203,7 @@ def check_numbers(
     explained = _second_look(search, found, used)
     found |= explained
     false = {i: why for i, mention in enumerate(mentions) if (why := take_second_look_at_parts(search, mention))}
+    false |= {i: why for i, match in used.items() if (why := _is_not_of_each(search, mentions[i], match))}
     strange = find_unknown_names(passage, used, [*context, schema, *thread])
     strange |= false
     for i in strange:
@@ -210,15 +215,18 @@ def check_numbers(
             if start < mention.end and mention.start < end:
                 found.pop(i, None)
                 false[i] = why
+    doubts = {(f.start, f.end): doubt_of_figure(passage, f) for f in figures}
     checked = []
     for i, (mention, plain) in enumerate(zip(written, mentions)):
         if i in found:
-            inferred = i in explained or (i in used and used[i].cost > _PLAIN)
-            checked.append(CheckedNumber(mention, True, found[i], inferred=inferred))
+            doubt = _UNTIED if i in explained else doubt_of_match(search, plain, used[i]) if i in used else 0.0
+            own = [d for (start, end), d in doubts.items() if start < mention.end and mention.start < end]
+            checked.append(CheckedNumber(mention, True, found[i], doubt=max(own, default=doubt)))
         else:
             value = false.get(i) or (_own_value(search, plain) if _is_plainly_labelled(passage, plain) else "")
-            checked.append(CheckedNumber(mention, False, value or strange.get(i) or _NOT_FOUND, bool(value)))
-    return NumberCheckVerdict(text, tuple(checked))
+            doubt = 0.0 if i in false else 1.0
+            checked.append(CheckedNumber(mention, False, value or strange.get(i) or _NOT_FOUND, bool(value), doubt))
+    return NumberCheckVerdict(text, tuple(checked), passage)
 
 
 def _second_look(search: NumberSearch, found: dict[int, str], used: dict[int, Candidate]) -> dict[int, str]:
@@ -269,7 +277,8 @@ def _find(search: NumberSearch, mention: Mention, deep: bool = True) -> Candidat
     candidates = [c for c in candidates if _is_said(search, mention, c, counts)]
     plain = [c for c in candidates if c.cost <= _PLAIN and _fits(mention, c, direction, bounds)]
     if plain and not any(_belongs_elsewhere(search, mention, match) for match in plain):
-        return min(plain, key=lambda c: c.cost)
+        best = min(plain, key=lambda c: c.cost)
+        return best._replace(chance=_chance(bounds[0], candidates, best.cost))
     if not deep:
         return None
     derived = list_derived_candidates(search, mention, operands, candidates)
@@ -280,8 +289,9 @@ def _find(search: NumberSearch, mention: Mention, deep: bool = True) -> Candidat
         if _belongs_elsewhere(search, mention, match) or (elsewhere and match.cost > 1.5):
             continue
         vague = mention.word and mention.kind in ("times", "percent") and match.cost <= 1.4
-        if match.cost <= _PLAIN or vague or _chance(bounds[0], candidates, match.cost) <= _allowed(match.cost):
-            return match
+        chance = _chance(bounds[0], candidates, match.cost)
+        if match.cost <= _PLAIN or vague or chance <= _allowed(match.cost):
+            return match._replace(chance=chance)
     return look_up_derived_value(search, mention, bool(_own_value(search, mention)))
 
 
@@ -496,6 +506,24 @@ def _is_other_column(search: NumberSearch, mention: Mention, operand: Operand) -
     if operand.kind != "cell" or operand.column in named or len(named) != 1 or costs.get(operand.column, 0.0) < 0.7:
         return False
     return operand.row in search.tables[operand.table].columns[named[0]].numbers
+
+
+_EACH = re.compile(r"[\s*_)]*(?:[^\W\d_]+\s+){0,2}(?:each|apiece)\b", re.I)
+
+
+def _is_not_of_each(search: NumberSearch, mention: Mention, match: Candidate) -> str:
+    """Say which of several named rows has another value than a number that they have `each`."""
+    operand = match.operand
+    if operand is None or operand.kind != "cell" or operand.table < 0 or not _EACH.match(search.wording(mention).after):
+        return ""
+    table, anchors = search.tables[operand.table], search.passage.anchors(mention, operand.table)
+    column = table.columns[operand.column]
+    if table.name_column is None or len(anchors.primary) < 2 or operand.row not in anchors.primary:
+        return ""
+    for row in sorted(anchors.primary):
+        if row in column.numbers and column.numbers[row] != column.numbers[operand.row]:
+            return f"for {table.row_label(row)}, {table.name} has {column.exact[row]} ({column.name})"
+    return ""
 
 
 def _is_plainly_labelled(passage: Passage, mention: Mention) -> bool:

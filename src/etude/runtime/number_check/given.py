@@ -45,6 +45,9 @@ class Given:
     """Words with a number behind them, such as `day 7`, from names of columns and labels."""
 
 
+_PERIODS = {"d": "day", "w": "week", "m": "month", "y": "year"}
+
+
 def collect_given(question: str, context: Sequence[str], tables: list[EvidenceTable]) -> Given:
     """Collect what an answer may repeat without a result."""
     given = Given(set(), set(), [], set())
@@ -53,6 +56,9 @@ def collect_given(question: str, context: Sequence[str], tables: list[EvidenceTa
     names += [value for table in tables for value in list(table.labels)[:2000]]
     for name in names:
         given.named |= {(w.lower(), n) for w, n in re.findall(r"(?<![^\W\d_])([^\W\d_]+)[\s_-]*(\d+)", name)}
+        given.named |= {
+            (_PERIODS[w.lower()], n) for w, n in re.findall(r"(?<![^\W\d_])([dwmy])(\d+)(?!\w)", name, re.I)
+        }
     printed = (str(value) for table in tables if table.printed for value in table.columns[0].values)
     columns = [re.sub(r"_", " ", column.name) for table in tables for column in table.columns]
     columns += [re.sub(r"_", " ", table.name) for table in tables if not re.fullmatch(r"[rp]\d+", table.name)]
@@ -279,9 +285,9 @@ def _find_date(passage: Passage, given: Given, period: Period) -> str:
 
 def _find_year(passage: Passage, mention: Mention) -> str:
     """Explain four digits that are a value of a column such as `founded`, unless the row beside them has another."""
-    if not mention.text.isdigit():
+    if not re.fullmatch(r"\d{4}s?", mention.text):
         return ""
-    year = float(mention.text)
+    year = float(mention.text.rstrip("s"))
     for t, table in enumerate(passage.tables):
         anchors = passage.anchors(mention, t)
         for column in table.columns:

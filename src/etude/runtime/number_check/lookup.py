@@ -38,6 +38,7 @@ _SCALED = re.compile(
 )
 _SCALES = {"t": 1e3, "k": 1e3, "m": 1e6, "b": 1e9}
 _FAR = 1.5
+_UNNAMED = 0.2
 _REST = re.compile(r"\b(?:without|excluding|except|ignoring|apart|besides|remaining|rest|others?|leaving)\b", re.I)
 _NEXT = re.compile(r"\b(?:next|follow\w*|behind|others?|runners?-up|after)\b", re.I)
 _AGAINST = re.compile(r"\d[\d.,%]*\s*(?:to|versus|vs\.?|against|compared with)\s*[$€£]?$", re.I)
@@ -97,7 +98,8 @@ def look_up_derived_value(search: NumberSearch, mention: Mention, strict: bool) 
         if mention.word and mention.kind == "percent" and rows == 2:
             most = 1.0  # `two thirds` is meant to be coarse.
         if expected <= (most / 5 if strict else most):
-            return _candidate(term)
+            # If the text does not name the rows, they may be others than it means.
+            return _candidate(term)._replace(chance=expected if rows == 2 else max(expected, _UNNAMED))
     return None
 
 

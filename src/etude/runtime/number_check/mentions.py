@@ -615,7 +615,7 @@ def _read_word(text: str, match: re.Match[str], hedge: Hedge) -> tuple[Kind, Rea
     """Parse a number word; None if it is not a quantity, as in `these two` and `one of them`."""
     after = text[match.end() : match.end() + 60]
     before = text[max(0, match.start() - 20) : match.start()].lower()
-    if match["part"] and not _is_count_of_quarters(match, after):
+    if match["part"] and not _is_count_of_quarters(match, after, before):
         return _read_part(match, after, before, hedge)
     if match["bare_half"]:
         named = re.search(r"(?:first|second|other|latter|1st|2nd|last|and a|h)\s*$", before)
@@ -636,9 +636,14 @@ def _read_word(text: str, match: re.Match[str], hedge: Hedge) -> tuple[Kind, Rea
     return _read_count(text, match, after)
 
 
-def _is_count_of_quarters(match: re.Match[str], after: str) -> bool:
+def _is_count_of_quarters(match: re.Match[str], after: str, before: str = "") -> bool:
     """Return whether `three quarters` means quarters of a year rather than 75%."""
     counted = WORDS.get(match["part_n"].lower(), 0) > 1 and match["part"].lower() == "quarters"
+    if (
+        re.search(r"\b(?:about|nearly|almost|roughly|the (?:remaining|other))\s+$", before)
+        and match["part_n"] == "three"
+    ):
+        return False
     return counted and (WORDS[match["part_n"].lower()] > 3 or not re.match(r"\s+of\s+(?!(?:19|20)\d\d)", after))
 
 

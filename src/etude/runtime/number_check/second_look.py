@@ -79,11 +79,13 @@ def take_second_look(search: NumberSearch, mention: Mention, stated: list[Stated
 
 def take_second_look_at_parts(search: NumberSearch, mention: Mention) -> str:
     """Explain why a percentage is wrong that stands behind its own two numbers, as in `106 in 202 (51.0%)`."""
-    if mention.kind != "percent" or mention.word:
+    if mention.kind != "percent" or mention.word or mention.signed:
         return ""
     match = _OF.search(search.passage.around(mention, 70, 0)[0])
     if match is None or re.match(r"[\s*_)]*(?:more|less|higher|lower|of)\b", search.passage.around(mention, 0, 12)[1]):
         return ""
+    if re.fullmatch(r"(?:19|20)\d\d", match["whole"]):
+        return ""  # `481.45 in 2022 (7%)`
     part, whole = (_plain_number(match[name]) for name in ("part", "whole"))
     if part is None or not whole or part > whole or _fits(mention, 100 * part / whole):
         return ""
@@ -105,7 +107,7 @@ def _is_said(search: NumberSearch, mention: Mention) -> str:
     return "in an earlier message or in the description of the data" if said else ""
 
 
-GUESSED_COUNT = "may count rows that no column names"
+_GUESSED_COUNT = "may count rows that no column names"
 
 
 def _is_rhetoric(search: NumberSearch, mention: Mention) -> str:
@@ -131,7 +133,7 @@ def _is_rhetoric(search: NumberSearch, mention: Mention) -> str:
         and not re.match(r"\s*(?:of\b|:)", after)
         and mention.readings[0].value <= max((t.rows for t in results), default=0)
     ):
-        return GUESSED_COUNT
+        return _GUESSED_COUNT
     if before.endswith("(") and after.startswith(")") and not mention.word:
         number = int(mention.readings[0].value)
         beside = f"({number + 1})" if number == 1 else f"({number - 1})"
