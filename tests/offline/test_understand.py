@@ -255,7 +255,7 @@ def test_suggestions_without_a_table_are_about_several(shop: Vocabulary) -> None
     [
         ("How many customers are currently in Berlin?", "`currently`"),
         ("How many products are available?", "`available`"),
-        ("How many products were sold?", "which of them are `sold`"),
+        ("How many customers were sold?", "which of them are `sold`"),
         ("Which customers have ordered all products?", "`all`"),
         ("How many orders over 500 kg were cancelled?", "`over 500 kg`"),
         ("What is the average amount of completed and returned orders?", "together or each"),

@@ -22,6 +22,7 @@ _PERIODS = ("day", "week", "month", "quarter", "year")
 _MEASURED = ("sum_", "avg_", "min_", "max_", "number_of_", "median_")
 _RANKED = re.compile(r"(?:highest|lowest) `(?!(?:day|week|month|quarter|year)`)[^`]*` first|the first \d")
 """An order that the question asked for, rather than that of time."""
+_FIRST_OF_YEAR = re.compile(r"\d{4}-01-01")
 _PERCENT = " (%)"
 _PERCENTAGE, _GROWTH = f"percentage{_PERCENT}", f"growth{_PERCENT}"
 """What a sentence calls numbers that are parts of 100, so that 20% is not taken for 20."""
@@ -100,7 +101,10 @@ def write_row_answer_sentence(
         return f"{row_count:,} rows tie. {_list(columns, rows, row_count)}."
     if len(columns) == 1:
         said = _conditions(reading, table)
-        return f"{row_count:,} {_noun(columns[0], rows, reading)}{said}: {_list(columns, rows, row_count, SHOWN)}."
+        different = "different " if "list of different `" in reading.lower() else ""
+        noun = _noun(columns[0], rows, reading)
+        noun = "values" if different and noun == "rows" else noun
+        return f"{row_count:,} {different}{noun}{said}: {_list(columns, rows, row_count, SHOWN)}."
     if len(rows) == row_count and _is_series(columns, rows) and not _RANKED.search(reading):
         return _series(columns, rows, _conditions(reading, table))
     listing = "list of" in reading.lower()
@@ -129,7 +133,7 @@ def _order(measure: str, reading: str) -> str:
     return f", {found[1]} first" if found else ""
 
 
-_LISTED = re.compile(r"list (?:of|per) `(?:[^`]*\.)?([^`.]+)\.[^`.]+`", re.IGNORECASE)
+_LISTED = re.compile(r"list (?:of(?: different)?|per) `(?:[^`]*\.)?([^`.]+)\.[^`.]+`", re.IGNORECASE)
 
 
 def _noun(column: str, rows: Sequence[Sequence[Any]], reading: str) -> str:
@@ -271,6 +275,8 @@ def phrase_answer_value(value: Any, column: str = "") -> str:
             return str(value.year)
         case date():
             return value.isoformat()
+        case str() if column == "year" and _FIRST_OF_YEAR.fullmatch(value):
+            return value[:4]  # SQLite has no dates
     return cut_cell_text(str(value), VALUE_CHARS)
 
 

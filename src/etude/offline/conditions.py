@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
+from etude.offline.acts import find_act_tables
 from etude.offline.better_direction import more_is_better
 from etude.offline.column_traits import column_holds_counts, holds_years, is_numeric_column
-from etude.offline.dates import Span
+from etude.offline.dated_parent import find_dated_parent
+from etude.offline.dates import Span, dates_of_span
 from etude.offline.deadline import check_deadline
 from etude.offline.join_tree import JoinTree, Place, join_column_ref, stored_column_ref
 from etude.offline.joins import find_join_paths, join_distance, join_hops, join_path_leads_to_one
@@ -99,7 +101,9 @@ class Conditions:
         shown = question.listed or len(question.requested) > 1
         if question.both and not (shown or question.conditions or question.context or question.loose):
             raise Unresolved("It is not clear what `both` refers to.")
-        named = self.nouns | {hit.table for c in question.conditions for hit in c.hits} | {anchor.name}
+        # An adjective, as in `rock tracks that were sold`, is not what the verb connects the tracks to.
+        apart = [c for c in question.conditions if c.of is None or question.subject is None or c.of != question.subject]
+        named = self.nouns | {hit.table for c in apart for hit in c.hits} | {anchor.name}
         acted = question.alone.endswith("ed") or question.alone in PRESENT
         about = question.subject is not None and bool(question.subject.tables) and not question.ratio
         if acted and question.alone not in IDLE and about and len(named) == 1:
@@ -536,7 +540,8 @@ class Conditions:
         return replace(name, meanings=own) if own and name.owner is None else name
 
     def _dated_tables(self, tree: JoinTree) -> list[str]:
-        return list(dict.fromkeys([tree.base, self.resolver.anchor, *tree.single]))
+        tables = list(dict.fromkeys([tree.base, self.resolver.anchor, *tree.single]))
+        return [*tables, *find_dated_parent(self.vocabulary, tree.base)]
 
     def _span_column(self, condition: Condition, tree: JoinTree) -> VocabularyColumn:
         span = condition.span
@@ -747,9 +752,11 @@ class Conditions:
             between = following is not None and following.table == hop.to_table and not following.back
             if verbs and between and following is not None and following.to_table in self.nouns:
                 continue
-            named = hop.to_table in self.mentioned or verbs & {
-                stem_word(w) for w in self.vocabulary.table(hop.to_table).words
-            }
+            named = (
+                hop.to_table in self.mentioned
+                or bool(verbs & {stem_word(w) for w in self.vocabulary.table(hop.to_table).words})
+                or any(hop.to_table in find_act_tables(verb, self.vocabulary) for verb in self.question.verbs)
+            )
             if hop.back and not named and not self._pairs(hop.to_table, exists):
                 raise Unresolved(f"The join would go through `{hop.to_table}`, which the question does not name.")
 
@@ -802,6 +809,8 @@ def _outlies(place: Place, table: str) -> Filter:
 def _dated(column: VocabularyColumn, span: Span) -> bool:
     if column.kind in ("date", "timestamp") or (_whole_years(span) and holds_years(column)):
         return True
+    if column.kind == "number" and _whole_years(span) and column.words == ("birth", "year"):
+        return True  # "born after 1990"
     return span.year is not None and column.words[-1:] in (("year",), ("season",))
 
 
@@ -842,7 +851,7 @@ def _describe(condition: Condition, hit: Hit | None) -> str:
     if hit is not None:
         return "is " + " or ".join(f"`{value}`" for value in hit.values[:4])
     if condition.span is not None:
-        return f"is {condition.span.text}"
+        return f"is {condition.span.text}{dates_of_span(condition.span)}"
     if condition.kind == "match":
         op = condition.op if condition.op == "is" else condition.op.replace("_", " ").removeprefix("i")
         return f"{op} `{condition.values[0]}`"

@@ -94,6 +94,17 @@ def first_date_of_unit(day: date, unit: str) -> date:
     return date(day.year, 1, 1) if unit == "year" else day
 
 
+_RELATIVE = frozenset(("last", "past", "previous", "prior", "this", "current", "today", "yesterday", "ytd", "date"))
+
+
+def dates_of_span(span: Span) -> str:
+    """Return the first and last day of a span that depends on today, in brackets; '' if its words say the days."""
+    if not _RELATIVE & {*span.text.lower().split()} or span.start is None or span.end is None:
+        return ""
+    last = span.end - timedelta(days=1)
+    return f" ({span.start})" if last == span.start else f" ({span.start} to {last})"
+
+
 class _Reader:
     """Reads one phrase; `at` moves only past tokens that were understood."""
 

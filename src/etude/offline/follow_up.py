@@ -69,8 +69,8 @@ _REFERRING = frozenset(("their", "theirs", "them", "they", "those", "these", "it
 """Words for the rows of the previous answer, if no noun before them is meant."""
 _BARE = frozenset(
     """
-    and are average biggest count how highest is it largest lowest maximum mean median minimum many most number of one
-    smallest sum the there total was were what which least
+    and are average avg biggest count how highest is it largest lowest max maximum mean median min minimum many most
+    number of one smallest sum the there total was were what which least
     """.split()  # noqa: SIM905
 )
 """Words of questions that name nothing of the data: `how many are there?`, `and the average?`."""
@@ -134,6 +134,8 @@ def follow_up(
         return replace(before, conditions=(), absences=(), loose=())
     if (bare := _bare(items, words, before)) is not None:
         return bare
+    if (listed := _listed(words, before)) is not None:
+        return listed
     referring = _refers(items, tokens)
     referring = referring or _BARE.issuperset(words)
     elliptic = words[:1] == ["and"]  # "and the number of orders?" is about the same rows
@@ -167,8 +169,25 @@ def _bare(items: Sequence[TaggedItem], words: Sequence[str], before: Question) -
         return replace(before, requested=asked, asked=asked, shares=0)
     if said[0].tag in "SM" and before.groups and before.rank is None and before.top is None and not before.change:
         direction: Direction = said[0].data[0] if said[0].tag == "S" else said[0].data
-        return replace(before, rank=Rank(direction, measures[0], text=said[0].text), ordering=None)
+        return replace(before, rank=Rank(direction, measures[0], text=said[0].text), ordering=None, plural=False)
     return None
+
+
+_LIST_THEM = re.compile(
+    "(?:please )?(?:list|show|name|give)(?: me)? (?:them|those|these)(?: all)?|which ones(?: are they)?"
+)
+
+
+def _listed(words: Sequence[str], before: Question) -> Question | None:
+    """Return the rows that the previous question counted: `list them`; refused if it did not count rows."""
+    measures = _measures(before)
+    if not _LIST_THEM.fullmatch(" ".join(words)) or not (measures or before.ratio or before.shares):
+        return None
+    counts = [m for m in measures if m.fn == "count" and not m.of_count and m.name.tables and not m.distinct]
+    if len(counts) != 1 or len(before.requested) != 1 or before.groups or before.ratio or before.rank or before.change:
+        return replace(before, unknown=(*before.unknown, " ".join(words)))
+    rows = counts[0].name
+    return replace(before, requested=(rows,), asked=(rows,), subject=rows, plural=True)
 
 
 def _refers(items: Sequence[TaggedItem], tokens: Sequence[Token]) -> bool:

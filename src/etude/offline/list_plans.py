@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -141,6 +142,10 @@ class ListPlans(GroupPlans):
         if sort is not None and apart and order and question.distinct and not self._has_unique(columns, tree):
             raise Unresolved(f"Rows that show the same may differ in `{sort[0].name}`, so it cannot sort them.")
         if not each and self._repeats(tree, columns, table) and not apart:
+            once = question.distinct or self._has_unique(columns, tree)
+            self.said = (
+                self.said if once else [re.sub("^list of (?=`)", "list of different ", piece) for piece in self.said]
+            )
             return self._plan(tree, (), where, select, [], [], order, limit)
         return self._plan(tree, select, where, (), [], [], order, limit)
 

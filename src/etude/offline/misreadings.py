@@ -86,6 +86,7 @@ def find_misreading(
         lambda: _find_pairs(items, plan),
         lambda: _find_mixed_alternatives(items, plan),
         lambda: _find_dropped_total(items, plan, facts),
+        lambda: _find_counted_amount(items, facts),
         lambda: _find_two_counts(items, facts),
         lambda: _find_count_of_two(items),
         lambda: _find_unrelated_lists(items, plan, words),
@@ -519,6 +520,12 @@ def _find_dropped_total(items: Sequence[TaggedItem], plan: QueryPlan, facts: Fac
     named = any("total" in column.lower() for _, column in facts.columns)
     if not added and not named and any(item.tag == "#" and "total" in item.text for item in items):
         yield "It is not clear what to add up for the total."
+
+
+def _find_counted_amount(items: Sequence[TaggedItem], facts: Facts) -> Iterator[str]:
+    """`how much do customers pay`, if the plan counts customers: an amount is never a number of rows."""
+    if any(item.text == "how much" for item in items) and facts.functions == {"count"}:
+        yield "It is not clear which amount `how much` asks for."
 
 
 def _find_count_of_two(items: Sequence[TaggedItem]) -> Iterator[str]:

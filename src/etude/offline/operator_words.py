@@ -217,6 +217,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("i", ("difference", None), "change", "changes", "change in", "absolute change")
     for unit in ("day", "week", "month", "quarter", "year"):
         for over in (f"{unit} over {unit}", f"{unit} - over - {unit}", f"{unit[0]}o{unit[0]}"):
+            put("G", unit, over)
             put("i", ("percent", unit), f"{over} growth", f"{over} growth of", f"{over} percentage change")
             put("i", ("difference", unit), f"{over} change", f"{over} change in", f"{over} difference")
 

@@ -156,6 +156,7 @@ def count_grouped_rows(question: Question) -> Question:
     if not isinstance(thing, NamePart) or not thing.tables or thing is not question.subject or not question.plural:
         return question
     grouped = question.groups and all(group.text.startswith(("per ", "by ")) for group in question.groups)
+    grouped = grouped or (bool(question.change) and bool(question.groups))  # "growth of orders year over year"
     if not grouped or question.everything:
         return question
     measure = Measure("count", thing, text=thing.text)

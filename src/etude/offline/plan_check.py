@@ -290,6 +290,7 @@ def find_repetition_in_plan(question: Question, plan: QueryPlan, vocabulary: Voc
         return ""
     table = vocabulary.table(plan.source)
     known = {(vocabulary_name_without_schema(table.name), column) for column in (*table.label, *table.key)}
+    keys = {(vocabulary_name_without_schema(table.name), column) for column in table.key}
     for condition in question.conditions:
         held = {
             (vocabulary_name_without_schema(hit.table), hit.column)
@@ -301,6 +302,6 @@ def find_repetition_in_plan(question: Question, plan: QueryPlan, vocabulary: Voc
             and (each.column.table, each.column.column) in held & known
             for each in (plan.where if isinstance(plan.where, tuple) else (plan.where,))
         )  # fmt: skip
-        if filtered and shown <= known:
+        if filtered and shown <= held | keys:
             return condition.text
     return ""

@@ -24,8 +24,9 @@ from etude.offline.resolver import (
     Ambiguous,
     Unresolved,
     dates_with_created,
+    nouns_to_resolve,
 )
-from etude.offline.revenue import rows_are_sales
+from etude.offline.revenue import MONEY_WORDS, rows_are_sales
 from etude.offline.selling import SALES, sold_units
 from etude.offline.vocabulary import VocabularyColumn, VocabularyTable
 from etude.sources.plan.query_plan import (
@@ -151,11 +152,19 @@ class Ranks(Ratios):
         rank = self.question.rank
         folds: dict[tuple[str, str], Fn] = {TAKE_SUM: "sum", TAKE_BEST: "max", TAKE_AVERAGE: "avg"}
         fn = next((fn for choice, fn in folds.items() if choice in self.prefer), None)
+        column: VocabularyColumn | None = None
+        if fn is None and rank is not None and isinstance(rank.by, NamePart) and rank.by.text.lower() in MONEY_WORDS:
+            # Revenue is what all sales brought in: nobody means the highest of one line.
+            column = self._rank_column(rank, self.vocabulary.table(self.resolver.anchor))
+            nouns = [name for name in nouns_to_resolve(self.question) if name != rank.by]
+            named = {m.table for name in nouns for m in name.tables}
+            several = column.table != self.resolver.anchor and column.table not in named and not self.question.groups
+            fn = "sum" if several and not self._tree(self.resolver.anchor).reaches_one(column.table) else None
         if rank is None:
             self._take_fold_of_groups()
         if rank is None or fn is None or (isinstance(rank.by, Measure) and not self._measured(rank.by).raw):
             return
-        column = self._rank_column(rank, self.vocabulary.table(self.resolver.anchor))
+        column = column or self._rank_column(rank, self.vocabulary.table(self.resolver.anchor))
         if fn == "max" and not rank_descends(rank, column):
             fn = "min"
         by = Measure(fn, NamePart(rank.text, (Meaning(column.table, column.name),)), text=rank.text)

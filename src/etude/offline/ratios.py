@@ -168,8 +168,20 @@ class Ratios(Measures):
         group_by = [*dates, *(show_column(column) for column in (*keys, *hidden))]
         inner = self._plan(tree, (), where, group_by, made, [], [], None)
         value = self._scaled(Arithmetic(op="/", args=("upper", "lower")))
-        self.said.insert(0, f"{said}: {sides[0].label} and {sides[1].label}" + self._per(keys, dates))
+        self.said.insert(0, self._say_ratio(said, sides) + self._per(keys, dates))
         return self._around(inner, [*(d.alias for d in dates), *(key.name for key in keys)], value)
+
+    def _say_ratio(self, said: str, sides: Sequence[Measured]) -> str:
+        """Return what is divided by what; a part of the same rows is a percentage or a share of them."""
+        ratio = self.question.ratio
+        part = (
+            ratio is not None and bool(ratio.upper.conditions) and not (ratio.lower.conditions or ratio.lower.context)
+        )
+        if not part or ratio is None or sides[0].label != sides[1].label:
+            return f"{said}: {sides[0].label} and {sides[1].label}"
+        whole = sides[0].label if sides[0].column is not None else f"all `{sides[0].table}`"
+        which = "last condition" if self.question.conditions else "condition"
+        return f"{'percentage' if ratio.scale == 100 else 'ratio'} of {whole} that meet the {which}"
 
     def _has(self, name: NamePart, tree: JoinTree) -> Filter:
         """Keep rows that refer to such a thing."""

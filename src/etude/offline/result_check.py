@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from itertools import islice
 from typing import Any
 
@@ -14,7 +15,17 @@ from etude.errors import Cancelled, EtudeError
 from etude.offline.plan_check import plan_facts, plan_nodes
 from etude.offline.understand import Clarification, Outcome, Understanding, take_choice
 from etude.sources.plan.compile import compile_plan
-from etude.sources.plan.query_plan import Aggregate, ColumnRef, Join, Member, NullTest, Order, QueryPlan, Single
+from etude.sources.plan.query_plan import (
+    Aggregate,
+    ColumnRef,
+    Join,
+    Member,
+    NullTest,
+    Order,
+    PlanRef,
+    QueryPlan,
+    Single,
+)
 
 MANY = 20
 """A superlative that this many rows share does not choose."""
@@ -92,15 +103,44 @@ def _doubt_merged(understanding: Understanding, run_plan: RunPlan) -> str | None
     plan, question = understanding.plan, understanding.question
     merged = plan.group_by and not plan.aggregate and isinstance(plan.source, str)
     restricted = plan.where is not None or plan.joins
-    if not merged or not restricted or question.distinct or question.absences or plan.limit or plan.top:
+    if merged and not restricted:
+        return _doubt_merged_numbers(understanding, run_plan)
+    if not merged or question.distinct or question.absences or plan.limit or plan.top:
         return None
     if question.both or _has_two_kinds(plan):
         return None  # values that rows of two kinds have, each once
-    once = _texts(run_plan(plan))
-    each = _texts(run_plan(plan.model_copy(update={"group_by": (), "select": plan.group_by, "order_by": ()})))
-    if len(once) == len(each):
+    if _count_rows(plan, run_plan) == _count_rows(_with_each_row(plan), run_plan):
         return None
     return "Several rows have the same values, so it is not clear how often to list them; ask for different values."
+
+
+def _with_each_row(plan: QueryPlan) -> QueryPlan:
+    """Return a plan that lists a value as often as rows have it, not once."""
+    return plan.model_copy(update={"group_by": (), "select": plan.group_by, "order_by": ()})
+
+
+def _count_rows(plan: QueryPlan, run_plan: RunPlan) -> int:
+    count = (Aggregate.model_validate({"fn": "count", "as": "number"}),)
+    inner = PlanRef(plan=plan.model_copy(update={"order_by": ()}), alias="listed")
+    return int(next(iter(run_plan(QueryPlan(source=inner, aggregate=count))))[0])
+
+
+def _doubt_merged_numbers(understanding: Understanding, run_plan: RunPlan) -> str | None:
+    """`unit price`, if 74 different prices are in 5,658 rows: each once, each row's, or one number of all?"""
+    plan, question = understanding.plan, understanding.question
+    if len(plan.group_by) != 1 or question.distinct or plan.limit or plan.top:
+        return None
+    rows = list(islice(run_plan(plan), MANY + 1))
+    numbers = all(isinstance(row[0], int | float | Decimal) and not isinstance(row[0], bool) for row in rows)
+    if len(rows) <= MANY or not numbers:
+        return None
+    number, once = _count_rows(_with_each_row(plan), run_plan), _count_rows(plan, run_plan)
+    if number == once:
+        return None
+    return (
+        f"{number:,} rows have {once:,} different values, so it is not clear how often to list them; ask for different "
+        "values, for their sum or for their average."
+    )
 
 
 def _has_two_kinds(plan: QueryPlan) -> bool:

@@ -47,6 +47,7 @@ from etude.offline.words import (
     stem_word,
     verb_root,
     word_base_form,
+    word_plural_form,
 )
 
 _PAST = frozenset(
@@ -467,6 +468,8 @@ def _best(
     if follows and not before[-1].data.tables and _says_value(tokens, at, index):
         # "The maximum weight value" is the maximum weight.
         return None, 1
+    if follows and token.low == "time" and _is_duration(before[-1]) and not _name(tokens, at, index):
+        return None, 1  # "the load time", if a column is `load_ms`
     numbers = token.base in ("number", "numbered") and bool(before) and before[-1].tag == "C" and at + 1 < len(tokens)
     if numbers and (tokens[at + 1].number is not None or tokens[at + 1].kind == "quoted"):
         # "The major number 600" is the major 600.
@@ -530,7 +533,7 @@ def _best(
         verb = found_name[1] == 1 and token.low in LINKING and is_past_form(token.low) and not flags
         readings.append((found_name[1], -1 if verb else 3 if found_name[2] <= 1 else 1, found_name[0]))
     if token.low in _ORDINALS and found_name and found_name[1] == 1 and found_name[2] > 0:
-        following_name = _name(tokens, at + 1, index)
+        following_name = _name(tokens, at + 1, index) if found is None else None  # "last year" is a time
         if following_name is not None:
             # "The first rental" is one of the rentals; only part of a column's name is `first`.
             return TaggedItem("u", token.text, token.low), 1
@@ -595,8 +598,20 @@ def _is_abbreviation(tokens: Sequence[Token], at: int) -> bool:
 def _says_value(tokens: Sequence[Token], at: int, index: PhraseIndex) -> bool:
     """Return whether a noun adds nothing to the column before it: `enrollment numbers`, `RAM size`."""
     token, following = tokens[at], tokens[at + 1].low if at + 1 < len(tokens) else ""
+    if token.base == "value" and _COUNTED & {*tokens[at - 1].base.split()}:
+        return False  # "the stock value" is what the stock is worth
     amount = token.base in ("value", "figure", "size", "amount", "number")
     return amount and (token.base,) not in index.names and following != "of"
+
+
+_COUNTED = frozenset(("stock", "inventory", "quantity", "unit", "order"))
+_DURATIONS = frozenset(("ms", "millisecond", "sec", "second", "minute", "min", "hour"))
+
+
+def _is_duration(item: TaggedItem) -> bool:
+    """Return whether a noun means columns whose names end with a unit of time: `load_ms`."""
+    ends = [word_base_form(split_identifier_words(str(m.column))[-1]) for m in item.data.columns if m.column]
+    return bool(ends) and all(end in _DURATIONS for end in ends)
 
 
 def _is_order_noun(tokens: Sequence[Token], at: int) -> bool:
@@ -890,7 +905,7 @@ def _leftover(tokens: Sequence[Token], at: int, index: PhraseIndex, before: Sequ
         return TaggedItem("N", token.text, token.number)
     after_number = bool(before) and before[-1].tag in "Ne"
     attribute = _ATTRIBUTES.get(token.low)
-    if attribute and (meanings := index.names.get((attribute,))):
+    if attribute and (meanings := index.names.get((attribute,)) or index.names.get((attribute, "year"))):
         return TaggedItem("C", token.text, NamePart(token.text, meanings))
     sales = token.low == "sales" and not any(item.tag in "#U" for item in before[-1:])
     if (token.low in _REVENUE or sales) and (meanings := _money(index)):
@@ -913,10 +928,33 @@ def _leftover(tokens: Sequence[Token], at: int, index: PhraseIndex, before: Sequ
         return TaggedItem("r", token.text, stem_word(token.low))  # "supplied", if there are suppliers
     if verb_root(token.low) in index.verb_roots and _is_verb(tokens, at, before):
         return TaggedItem("r", token.text, stem_word(token.low))  # "they climb", if there are climbers
+    if numbered := _numbered(tokens, at, index, before):
+        return TaggedItem("C", token.text, NamePart(token.text, numbered), token.low != token.base)
+    plural = word_plural_form(token.low)
+    if token.low.islower() and len(token.low) > 3 and (hits := index.values.get((plural,), ())):
+        listed = tuple(Hit(h.table, h.column, h.values, 2) for h in hits)
+        return TaggedItem("V", token.text, Condition("value", token.text, hits=listed))  # a bike, if values are `bikes`
     if names := phrase_names_one_typo_away(index, token.base):
         tag = "C" if names[0].column is not None or names[0].label else "T"
         return TaggedItem(tag, token.text, NamePart(token.text, names), token.low != token.base)
     return TaggedItem("u", token.text, token.low)
+
+
+def _numbered(
+    tokens: Sequence[Token], at: int, index: PhraseIndex, before: Sequence[TaggedItem]
+) -> tuple[Meaning, ...]:
+    """Return the column with the numbers of such things, `user_id`, after `different` or as a singular: `which user`.
+
+    `How many users` may be another number than that of those who have rows.
+    """
+    token = tokens[at]
+    different = bool(before) and (before[-1].tag == "U" or (before[-1].tag == "#" and before[-1].data == "distinct"))
+    which = at > 0 and tokens[at - 1].low in ("which", "per", "each", "by")
+    named = any(item.tag == "T" for item in before)  # "of each trip, the number of different bikes"
+    if not (different and not named) and not (which and token.low == token.base):
+        return ()
+    found = tuple(m for m in index.names.get((token.base, "id"), ()) if m.column is not None and m.cost == 0)
+    return found if len(found) == 1 else ()
 
 
 def _is_verb(tokens: Sequence[Token], at: int, before: Sequence[TaggedItem]) -> bool:

@@ -13,7 +13,9 @@ from etude.offline.acts import read_acts
 from etude.offline.best_row import read_best_row
 from etude.offline.column_traits import is_numeric_column
 from etude.offline.confidence import confidence_of, find_confidence_risks
+from etude.offline.contents import read_contents
 from etude.offline.deadline import check_deadline
+from etude.offline.earning import read_earning
 from etude.offline.first_and_last import read_first_and_last
 from etude.offline.follow_up import after_pause, continues_conditions, follow_up, is_complete
 from etude.offline.misreadings import find_misreading
@@ -27,12 +29,15 @@ from etude.offline.plan_assembly import Assembled, assemble_plan
 from etude.offline.plan_check import find_noun_beside_plan, find_repetition_in_plan, find_words_lost_in_plan, plan_facts
 from etude.offline.question_parts import NamePart, Question
 from etude.offline.question_reader import read_question
+from etude.offline.ranked_nouns import read_ranked_nouns
 from etude.offline.rephrasing import rephrase
 from etude.offline.resolver import MONEY, Ambiguous, Unresolved, list_unresolved_words
 from etude.offline.row_noun import add_row_noun, table_names_row_noun
 from etude.offline.selling import read_selling
+from etude.offline.spending import read_money_and_sales, tell_units_sold
 from etude.offline.tags import TaggedItem, tag_asked_units, tag_items
 from etude.offline.two_periods import find_two_periods
+from etude.offline.value_nouns import read_value_nouns
 from etude.offline.value_search import find_words_for_value_search, tag_found_values
 from etude.offline.vocabulary import Vocabulary, VocabularyColumn, VocabularyTable, once_per_vocabulary
 from etude.offline.vocabulary_names import vocabulary_name_without_schema
@@ -156,7 +161,7 @@ def understand(
         told = (*told, f"This is read as a follow-up to “{previous.text}”.")
     if isinstance(found, Refusal):
         return replace(found, nearest=_nearest(items, vocabulary), unexplained=find_words_for_value_search(items))
-    return _tell(found, told)
+    return _tell(found, (*told, *tell_units_sold(items)))
 
 
 def _tag_all(tokens: Sequence[Token], vocabulary: Vocabulary, today: date) -> list[TaggedItem]:
@@ -164,7 +169,9 @@ def _tag_all(tokens: Sequence[Token], vocabulary: Vocabulary, today: date) -> li
     if two := find_two_periods(tokens, today, _named_words(vocabulary)):
         return two[1].tag(_tag_all(two[0], vocabulary, today))
     tagged = read_zero_amounts(read_first_and_last(tag_items(tokens, index, today), vocabulary), vocabulary)
-    items = read_acts(read_occurrences(tagged, vocabulary), vocabulary)
+    spent = read_money_and_sales(read_earning(tagged, vocabulary), tokens, vocabulary)
+    spent = read_ranked_nouns(read_contents(read_value_nouns(spent, vocabulary)), vocabulary)
+    items = read_acts(read_occurrences(spent, vocabulary), vocabulary)
     named = add_row_noun(read_selling(items, index), vocabulary)
     return read_best_row(read_own_measure(named, vocabulary), tokens, vocabulary)
 
