@@ -198,7 +198,7 @@ def test_results_that_a_cell_does_not_read_are_not_held(
     with pytest.raises(Invalid, match="no such part"):
         broker.answer({"method": "part", "result": heads[0]["result"], "index": 1}, 1.0)
     assert len(broker.settle(None)) == 50
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_saved_files_stay_on_disk_and_not_in_memory(tmp_path: Path) -> None:

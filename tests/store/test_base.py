@@ -124,6 +124,21 @@ def test_entries_after_and_limit(store: Store) -> None:
         store.entries(run_id, limit=0)
 
 
+@pytest.mark.parametrize("text", ["x", "x" * 50_000])
+def test_entries_are_read_in_batches_that_few_long_ones_fill(store: Store, text: str) -> None:
+    run_id = queue(store)
+    store.append(run_id, *(Note(text=f"{n} {text}") for n in range(99)), expect=1)
+    seen: list[int] = []
+    more = True
+    while more:
+        batch, more = store.entry_batch(run_id, seen[-1] if seen else 0, 70, 100_000)
+        assert 0 < len(batch) <= (70 if len(text) == 1 else 20)
+        seen += [entry.seq for entry in batch]
+    assert seen == list(range(1, 101))
+    with pytest.raises(NotFound):
+        store.entry_batch("run_nowhere", 0, 10, 10)
+
+
 def test_a_wrong_expectation_is_a_conflict(store: Store) -> None:
     run_id = queue(store)
     for expect in (-1, 0, 2, 10**30):

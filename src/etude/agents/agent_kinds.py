@@ -9,6 +9,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -63,6 +64,7 @@ class KindInfo(Entity):
     config: dict[str, Any]
 
 
+@cache
 def describe_agent_kinds() -> list[KindInfo]:
     """Return the kinds of agents that can be loaded: built-in ones, and those of installed packages."""
     found = []

@@ -127,7 +127,7 @@ async def dataset_schema(call: ReaderCall, dataset: str, response: Response, if_
 @router.get("/profile/{dataset}", response_model=SourceProfile)
 async def dataset_profile(call: ReaderCall, dataset: str) -> Response:
     """Return the profile of a dataset: statistics, keys and patterns; measured now if there is none yet."""
-    profile = await call.run_while_connected(partial(load_dataset_profile, call, dataset))
+    profile = await call.run_large_while_connected(partial(load_dataset_profile, call, dataset))
     return Response(profile, media_type="application/json")
 
 
@@ -136,7 +136,7 @@ async def suggested_dataset_questions(
     call: ReaderCall, dataset: str, limit: Annotated[int, Query(ge=1, le=10)] = 3
 ) -> QuestionList:
     """Return questions about a dataset, made from its profile; each was tried, and the rules can answer it."""
-    found = await call.run_while_connected(
+    found = await call.run_large_while_connected(
         lambda cancel: call.app.suggest_questions(call.dataset(dataset), limit, cancel)
     )
     return QuestionList(questions=found)

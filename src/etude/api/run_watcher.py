@@ -13,6 +13,8 @@ from etude.store.base import Store
 
 POLL_S = 0.5
 BATCH = 500
+BATCH_CHARS = 1 << 20
+"""About the most characters of entries that are read at once: each of many streams may hold as many."""
 _LAST = frozenset({"run.finished", "run.failed", "run.cancelled"})
 AccessStore = Callable[..., Awaitable[Any]]
 
@@ -111,13 +113,13 @@ class RunWatcher:
                 listener.woken.clear()
                 came = False
                 for run_id in sorted(open_runs):
-                    entries: list[Entry] = await access_store(store.entries, run_id, after[run_id], BATCH)
+                    entries, more = await access_store(store.entry_batch, run_id, after[run_id], BATCH, BATCH_CHARS)
                     if entries:
                         came = True
                         after[run_id] = entries[-1].seq
                         yield entries
                         if any(entry.event.type in _LAST for entry in entries):
-                            if len(entries) < BATCH:
+                            if not more:
                                 open_runs.discard(run_id)
                             unsure.add(run_id)
                     elif run_id in unsure:

@@ -168,7 +168,7 @@ def make_run_state(run: Run) -> RunState:
 async def run_script(call: ReaderCall, run_id: str) -> PlainTextResponse:
     """Return the run's code as a Python script that was executed alone, or says why not."""
     await call.access_store(call.app.store.run, run_id)
-    return PlainTextResponse(await call.run_in_thread(call.app.script, run_id), media_type="text/x-python")
+    return PlainTextResponse(await call.run_large(call.app.script, run_id), media_type="text/x-python")
 
 
 @router.get("/runs/{run_id}/export", response_class=Response)

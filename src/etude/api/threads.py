@@ -69,7 +69,7 @@ async def export_thread(call: ReaderCall, thread_id: str) -> Response:
 async def thread_script(call: ReaderCall, thread_id: str) -> PlainTextResponse:
     """Return the cells and queries of a thread as a Python script that was executed alone, or says why not."""
     await call.access_store(call.app.store.thread, thread_id)
-    return PlainTextResponse(await call.run_in_thread(call.app.thread_script, thread_id), media_type="text/x-python")
+    return PlainTextResponse(await call.run_large(call.app.thread_script, thread_id), media_type="text/x-python")
 
 
 @router.post("/threads/{thread_id}/fork", status_code=201, response_model=Thread)

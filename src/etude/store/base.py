@@ -53,6 +53,8 @@ Role = Literal["user", "assistant", "system"]
 HEAD = "SELECT seq, updated_at FROM runs WHERE id = ? AND tenant = ?"
 HEADS = "SELECT id, seq FROM runs WHERE tenant = ? AND id IN "
 HAS_RUN = "SELECT 1 FROM runs WHERE id = ? AND tenant = ?"
+FEW_ENTRIES = 20
+"""Entries of a log that are read at once while they may be long."""
 ENTRIES = """SELECT run_id, seq, at, CAST(body AS TEXT) FROM events
     WHERE run_id = ? AND seq > ? AND EXISTS (SELECT 1 FROM runs WHERE runs.id = events.run_id AND runs.tenant = ?)
     ORDER BY seq LIMIT ?"""
@@ -579,6 +581,24 @@ class Store(ABC):
         if not rows and not self._read(HAS_RUN, run_id, self.tenant):
             raise run_not_found_in_store(run_id)
         return [read_log_entry(row) for row in rows]
+
+    def entry_batch(self, run_id: str, after: int, limit: int, chars: int) -> tuple[list[Entry], bool]:
+        """Return the next entries of a run's log, and whether more may follow.
+
+        There are at most `limit`, and few after `chars` characters. Entries may be long, so the first are read alone.
+        """
+        found, size, step = list[Any](), 0, min(FEW_ENTRIES, limit)
+        while True:
+            rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, step)
+            found += rows
+            size += sum(len(row[3]) for row in rows)
+            left = limit - len(found)
+            if len(rows) < step or left <= 0 or size > chars:
+                break
+            after, step = rows[-1][1], left if size < chars // FEW_ENTRIES else min(FEW_ENTRIES, left)
+        if not found and not self._read(HAS_RUN, run_id, self.tenant):
+            raise run_not_found_in_store(run_id)
+        return [read_log_entry(row) for row in found], len(rows) == step
 
     def runs(
         self,
