@@ -44,6 +44,8 @@ _CHANGE = frozenset(
 )
 """Words for a difference between two times."""
 _DIFFERENT = frozenset(("different", "distinct", "unique"))
+_ROWS = frozenset(("row", "rows", "record", "records", "entry", "entries"))
+_COUNTED_ARE = re.compile(r"how many .+ (?:is|are|was|were) (?P<adjective>[^ ]+(?: [^ ]+)?)")
 MOSTLY = 0.8
 """If at least this share of the rows has a name of its own, the name stands for the row."""
 _SPEEDS = frozenset(("fastest", "slowest", "faster", "slower"))
@@ -94,6 +96,8 @@ def find_misreading(
         lambda: _find_link_table(items, facts, vocabulary),
         lambda: _find_count_of_one(plan, question, vocabulary),
         lambda: _find_count_of_repeated_names(plan, words, vocabulary),
+        lambda: _find_rows_of_named(items, plan, words, vocabulary),
+        lambda: _find_group_of_adjective(text, items, plan),
         lambda: _find_known_values(plan),
     )
     for check in checks:
@@ -581,6 +585,36 @@ def _find_count_of_repeated_names(plan: QueryPlan, words: frozenset[str], vocabu
             f"{known:,} rows have a `{column.name}`, {column.distinct:,} of them different. Ask for the number of "
             f"rows, or of different `{column.name}`."
         )
+
+
+def _find_rows_of_named(
+    items: Sequence[TaggedItem], plan: QueryPlan, words: frozenset[str], vocabulary: Vocabulary
+) -> Iterator[str]:
+    """`how many counters` of `bike_counters`, if its rows repeat each `Counter Name`: rows, or counters?"""
+    counted = plan.aggregate[0] if len(plan.aggregate) == 1 else None
+    if counted is None or counted.fn != "count" or counted.of is not None or len(vocabulary.tables) > 1:
+        return
+    table = vocabulary.tables[0]
+    for item in items:
+        noun = tuple(map(word_base_form, fold_words(item.text).split())) if item.tag == "T" else ()
+        for column in table.columns if noun and not words & _ROWS else ():
+            named = column.kind == "text" and column.words in ((*noun, "name"), (*noun, "title"))
+            if named and 0 < column.distinct < MOSTLY * (table.rows - column.nulls):
+                yield (
+                    f"The rows of `{table.name}` repeat each `{column.name}`. Ask for the number of rows, or of "
+                    f"different `{column.name}`."
+                )
+
+
+def _find_group_of_adjective(text: str, items: Sequence[TaggedItem], plan: QueryPlan) -> Iterator[str]:
+    """`how many parcels are organic`, if the plan counts them for each value of the column `organic`."""
+    found = _COUNTED_ARE.fullmatch(fold_words(text).strip(" ?.!"))
+    grouped = [part for part in plan.group_by if isinstance(part, ColumnRef)]
+    last = next((item for item in reversed(items) if item.tag != "."), None)
+    if found is None or len(grouped) != 1 or last is None or last.tag != "C":
+        return
+    if fold_words(last.text) == found["adjective"]:
+        yield f"It is not clear which values of `{grouped[0].column}` are meant by `{last.text}`."
 
 
 def _find_link_table(items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:

@@ -35,6 +35,13 @@ _THINGS = frozenset(
     """.split()  # noqa: SIM905 - a list of words reads best as text
 )
 """Words for things, places and kinds that a column may hold."""
+_AMOUNTS = frozenset(
+    """
+    acre barrel calorie cent degree dollar euro feet foot gallon gram hectare hour inch kg kilo kilogram kilometer
+    kilometre km kwh liter litre meter metre mile minute ounce percent pound second ton tonne watt
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Units that are added up: `how many kilos` never counts rows."""
 _SOME_PEOPLE = frozenset(("adult", "boy", "child", "children", "girl", "kid", "man", "men", "winner", "woman", "women"))
 """Words for some of the people: never all rows."""
 _DIFFERENT = frozenset(("different", "distinct", "unique", "various"))
@@ -92,6 +99,8 @@ def _names_rows(items: Sequence[TaggedItem], at: int, table: VocabularyTable) ->
 
 def _may_be_rows(noun: str, table: VocabularyTable) -> bool:
     """Return whether each row may be what the noun says: a table with an age and a sex is one of people."""
+    if noun in _AMOUNTS:
+        return False
     if noun not in _PEOPLE | _SOME_PEOPLE | _THINGS:
         return True
     if noun in _SOME_PEOPLE or rows_are_sales(table):
