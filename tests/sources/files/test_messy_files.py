@@ -67,6 +67,17 @@ ABLE: dict[str, tuple[str, bytes, list[tuple[Any, ...]], str]] = {
         [(119.5, "S", "a"), (7.5, "H", "b")],
         "another number of fields above the header (line 1): skipped as metadata",
     ),
+    "metadata above quoted delimiters": (
+        "a.csv",
+        b'"Account";"Bank"\n"Period:";"May"\n\n"day";"text";"amount"\n"2024-01-02";"no. 1; thanks";"3,50"\n'
+        b'"2024-01-03";"no. 2; thanks";"4,50"\n"2024-01-04";"no. 3; thanks";"5,25"\n',
+        [
+            (date(2024, 1, 2), "no. 1; thanks", 3.5),
+            (date(2024, 1, 3), "no. 2; thanks", 4.5),
+            (date(2024, 1, 4), "no. 3; thanks", 5.25),
+        ],
+        "skipped as metadata",
+    ),
     "narrow metadata": (
         "a.csv",
         b"Report\nFrom:,2024-01-01\n\nid,name,n\n1,a,5\n2,b,6\n",

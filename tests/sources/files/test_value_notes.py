@@ -42,6 +42,10 @@ TOTALS = {
         "area,city,n\nNorth,A,1\nNorth,B,2\nNorth total,,3\nSouth,C,4\nSouth total,,4\nTotal,,7\n",
         "`n` is the sum of the rows above), and so do rows above it ('North total', 'South total')",
     ),
+    "totals named after their rows": (
+        "area,city,n\nNorth,A,1\nNorth,B,2\nTotal North,,3\nSouth,C,4\nSouth,D,5\nTotal South,,9\n",
+        "and so do rows above it ('Total North')",
+    ),
     "a longer label": ("day,item,n\n2025-01-01,a,10\n2025-01-02,b,20\nTotal for January,,30\n", "`n` is the sum"),
     "a label with a count": ("day,n\n2025-01-01,10\n2025-01-02,20\nGrand total (2 rows),30\n", "`n` is the sum"),
     "a label that may be a name": ("dept,n\nIT,10\nHR,20\nTotal company,30\n", "`n` is the sum"),

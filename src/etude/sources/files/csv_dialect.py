@@ -325,7 +325,8 @@ def _score(found: list[CsvRecord]) -> tuple[float, int]:
     width, often = max(counts.items(), key=lambda item: (item[1], item[0] == first, item[0]))
     strays = sum(r.stray_quote for r in rows) / len(rows)
     if above := count_csv_metadata_records(rows, width):
-        return often / (len(rows) - above) - strays / 2, width
+        # As below, a delimiter in every line counts; otherwise quotes that hold delimiters would be taken for text.
+        return often / (len(rows) - above) - strays / 2 + 0.2 * (1 not in counts), width
     if width == 1 and first == 1:
         # Of the delimiters that make one column, one that does not occur keeps each line whole.
         return 0.45 - strays - 0.05 * (1 - often / len(rows)), 1

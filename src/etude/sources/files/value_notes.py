@@ -37,6 +37,7 @@ IS_TOTAL = f"regexp_full_match({{t}}, '(?i)({TOTAL}) ?:?|{SUBTOTAL}\\b.{{0,60}}'
 STARTS_WITH_TOTAL = re.compile(rf"({TOTAL}|{SUBTOTAL})\b.{{0,60}}", re.IGNORECASE)
 """`Total Wine` may also be the name of a thing; if its numbers are the sums of the rows above, it is a total."""
 ENDS_IN_TOTAL = f"regexp_full_match({{t}}, '(?i).{{1,60}} ({TOTAL}) ?:?')"
+BEGINS_WITH_TOTAL = f"regexp_full_match({{t}}, '(?i)({TOTAL}) .{{1,60}}')"
 SPACE = r"[\s\x{a0}\x{202f}\x{feff}\x{200b}]"
 SPACED = f"regexp_matches({{v}}, '^{SPACE}|{SPACE}$')"
 # UTF-8 read as Windows-1252 or Latin-1: `é` shows as `Ã©`, a bullet as `â€¢`.
@@ -146,7 +147,7 @@ def _count(con: Any, staged: Path, texts: list[str], where: str = "") -> dict[st
         chunk = texts[start : start + COLUMNS_AT_ONCE]
         counts = []
         for column in chunk:
-            tests = (MARKER, SPACED, GARBLED, f"{IS_TOTAL} OR {ENDS_IN_TOTAL}")
+            tests = (MARKER, SPACED, GARBLED, f"{IS_TOTAL} OR {ENDS_IN_TOTAL} OR {BEGINS_WITH_TOTAL}")
             counts.append(f"count({quote_identifier(column)})")
             counts += [f"count(*) FILTER ({_on(test, column)})" for test in tests]
         row = con.execute(f"SELECT {', '.join(counts)} FROM {source}").fetchone()
@@ -183,13 +184,14 @@ def _labelled_rows(
 ) -> tuple[str, list[str]] | None:
     """Return the first column whose values name totals, and these values.
 
-    `North total` may also be the name of a thing; beside an empty cell it is a total.
+    `North total` and `Total North` may also be names of things; beside an empty cell they are totals.
     """
     for column in labels:
         empty = [f"{quote_identifier(name)} IS NULL" for name, _ in columns if name != column]
         beside = f" AND ({' OR '.join(empty)})" if empty else ""
         last = f" OR (file_row_number = {rows - 1} AND {_on(ENDS_IN_TOTAL, column)})"
-        test = f"{_on(IS_TOTAL, column)} OR ({_on(ENDS_IN_TOTAL, column)}{beside}){last}"
+        named = f"({_on(ENDS_IN_TOTAL, column)} OR {_on(BEGINS_WITH_TOTAL, column)})"
+        test = f"{_on(IS_TOTAL, column)} OR ({named}{beside}){last}"
         found = con.execute(
             f"SELECT {quote_identifier(column)} FROM {_numbered(staged)} WHERE {test} "
             f"GROUP BY 1 ORDER BY min(file_row_number) LIMIT {LABELS + 1}"
