@@ -47,6 +47,24 @@ CASES: dict[str, tuple[str, str, list[tuple[Any, ...]], str]] = {
         [(1, "OPEN"), (2, "SHUT")],
         "all its values had spaces around ('OPEN  ', 'SHUT  '), which were left out",
     ),
+    "amounts of accountants": (
+        "a.csv",
+        'id,v\n1,"$ 1,856.01"\n2,"$ (8,001.04)"\n3,$ -\n',
+        [(1, "$ 1,856.01"), (2, "$ (8,001.04)"), (3, "$ -")],
+        "numbers in a form that is not read ('$ (8,001.04)', '$ -'), kept as text",
+    ),
+    "numbers with fractions": (
+        "a.csv",
+        "id,v\n1,63 7/8\n2,26 1/2\n",
+        [(1, "63 7/8"), (2, "26 1/2")],
+        "numbers in a form that is not read ('63 7/8', '26 1/2'), kept as text",
+    ),
+    "texts that spreadsheets are shown as such": (
+        "a.csv",
+        'code;name;v\n="007";a;1,5\n="008";b;2,5\n="009";c;3,5\n',
+        [('="007"', "a", 1.5), ('="008"', "b", 2.5), ('="009"', "c", 3.5)],
+        "decimal commas were read as such",
+    ),
     "rows of delimiters": (
         "a.csv",
         "a,b\n1,2\n,\n3,4\n,\n",

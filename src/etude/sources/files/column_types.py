@@ -96,6 +96,8 @@ SURE_ENGLISH = (
 SURE_EUROPEAN = rf"regexp_matches({BODY}, '\.\d{{3}}[.,]|,(\d{{1,2}}|\d{{4,}})$|^0,\d')"
 
 UNIT = r"regexp_full_match({t}, '[+-]?\d[\d.,]* ?[A-Za-zµ°]{1,5}(/[A-Za-z]{1,4})?')"
+# Amounts of accountants with the currency before the brackets, and numbers with a fraction.
+UNREAD = rf"regexp_full_match({{t}}, '(?:{CURRENCY}) *(\(.*\d.*\)|-)|\d+ +\d+/\d+')"
 UNITS = 3
 """Numbers with more different words after them are not measurements: `12 Main`, `1st`."""
 TESTS = {
@@ -153,6 +155,7 @@ US_STATES = tuple(_STATES.split(","))
 FEWEST_STATES = 3
 """This many different states tell where a file is from, if the name of their column does not."""
 LIKELY = rf"^[(]?[<>≤≥~≈±+-]?=? ?({CURRENCY})?[ +-]*[.,]?\d|^[A-Za-z]{{3,9}} \d{{1,2}},? ?\d{{4}}$"
+LIKELY += rf"|^({CURRENCY}) *[(]\d"
 LIKELY += r"|^[A-Z][a-z]{2},? .*\d:\d\d|^[A-Za-z]{3,9}[ -]\d{4}$|^[+-]?[iI]nf(inity)?$"
 FLAGS = "(?i)true|false|yes|no|t|f"
 """Words that DuckDB reads as true and false; a column with few others is noted."""
@@ -776,10 +779,13 @@ def _mixed(con: Any, staged: Path, column: str, n: ColumnTypeCounts) -> TypeNote
         return TypeNote(
             column, "text", f"numbers with a unit ({_examples(con, staged, column, UNIT)}){rest}, kept as text"
         )
-    nearly = (QUALIFIED, f"({NUMBER} OR {PLAIN} OR {QUALIFIED})", LOOSE_DATE)
+    nearly = (QUALIFIED, f"({NUMBER} OR {PLAIN} OR {QUALIFIED})", LOOSE_DATE, UNREAD, f"({UNREAD} OR {BODY} <> '')")
     counts = ", ".join(f"count_if({_on(each, 't')})" for each in nearly)
     found = con.execute(f"SELECT {counts} FROM {_values(staged, column)} WHERE {_on(_VALUE, 't')}").fetchone()
-    qualified, numbers, dates = (count or 0 for count in found)
+    qualified, numbers, dates, unread, amounts = (count or 0 for count in found)
+    if unread and amounts >= NOTED_SHARE * n.rest and not n.code:
+        shown = _examples(con, staged, column, UNREAD)
+        return TypeNote(column, "text", f"numbers in a form that is not read ({shown}), kept as text")
     if qualified and numbers >= MIXED_SHARE * n.rest and not n.code:
         shown = _examples(con, staged, column, QUALIFIED)
         return TypeNote(

@@ -217,6 +217,7 @@ def _has_stray(line: str, dialect: CsvDialect) -> bool:
     quote, delimiter, at = dialect.quote, dialect.delimiter, 0
     body = line.rstrip("\r\n")
     while at <= len(body):
+        at += body.startswith(f"={quote}", at)  # spreadsheets take `="007"` for text
         end = _closing(body, at + 1, dialect) if body.startswith(quote, at) else _spaced_closing(body, at, dialect)
         if body.startswith(quote, at) or end >= 0:
             after = _end_of_field(body, end + 1, delimiter) if end >= 0 else -1
