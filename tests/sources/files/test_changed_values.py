@@ -65,6 +65,7 @@ CASES: dict[str, tuple[str, str, list[tuple[Any, ...]], str]] = {
         [('="007"', "a", 1.5), ('="008"', "b", 2.5), ('="009"', "c", 3.5)],
         "decimal commas were read as such",
     ),
+    "capitals beyond ASCII": ("a.csv", "Ort,\u00c4rger\nA,1.5\nB,2.5\n", [("A", 1.5), ("B", 2.5)], ""),
     "rows of delimiters": (
         "a.csv",
         "a,b\n1,2\n,\n3,4\n,\n",

@@ -55,6 +55,13 @@ TOTALS = {
 }
 
 
+@pytest.mark.parametrize("empty", ["", ","])
+def test_a_label_of_many_rows_is_not_a_total(tmp_path: Path, empty: str) -> None:
+    rows = "".join(f'c{n},"Population, total",{n}{empty}\n' for n in range(5))
+    loaded = read(tmp_path / "data.csv", f"country,series,n{empty}\n{rows}")
+    assert "total" not in " ".join(loaded.report.summary())
+
+
 @pytest.mark.parametrize("name", TOTALS)
 def test_a_total_among_the_rows_is_told(tmp_path: Path, name: str) -> None:
     content, expected = TOTALS[name]

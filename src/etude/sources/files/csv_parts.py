@@ -164,14 +164,12 @@ def join_csv_parts(
 ) -> tuple[int, LoadReport]:
     """Write the parts as one Parquet file; return the number of rows and the report."""
     count, report = _join_with_notes(con, parts, target, scratch, reading)
-    kinds = {
-        c[0].lower(): "text" if c[1] == "VARCHAR" else c[1]
-        for c in con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(target))}").fetchall()
-    }
+    columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(target))}").fetchall()
+    kinds = {c[0].lower(): "text" if c[1] == "VARCHAR" else c[1] for c in columns}
     # A note on one file need not hold for the column of all files.
     types = [note for note in report.types if kinds.get(note.column.lower(), note.type) == note.type]
     known = {note.column for note in types if ROUNDED in note.note}
-    wide = [name for name, kind in kinds.items() if kind == "DOUBLE" and name not in known]
+    wide = [c[0] for c in columns if c[1] == "DOUBLE" and c[0] not in known]
     return count, replace(report, types=(*types, *_describe_rounded(con, parts, target, wide)))
 
 
@@ -183,7 +181,7 @@ def _describe_rounded(con: Any, parts: list[CsvPart], target: Path, doubles: lis
         found = con.execute(f"SELECT {tests} FROM {read_parquet(str(target))}").fetchone()
         for column in (c for c, is_large in zip(chunk, found) if is_large):
             for part in parts:
-                name = next((c.name for c in part.columns if c.name.lower() == column), "")
+                name = next((c.name for c in part.columns if c.name.lower() == column.lower()), "")
                 texts = tuple(CsvColumn(c.name, "VARCHAR") for c in part.columns)
                 value = f"trim({quote_identifier(name)})"
                 whole = f"regexp_full_match({value}, '[+-]?\\d{{16,38}}')"

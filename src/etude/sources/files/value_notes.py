@@ -37,6 +37,9 @@ IS_TOTAL = f"regexp_full_match({{t}}, '(?i)({TOTAL}) ?:?|{SUBTOTAL}\\b.{{0,60}}'
 STARTS_WITH_TOTAL = re.compile(rf"({TOTAL}|{SUBTOTAL})\b.{{0,60}}", re.IGNORECASE)
 """`Total Wine` may also be the name of a thing; if its numbers are the sums of the rows above, it is a total."""
 ENDS_IN_TOTAL = f"regexp_full_match({{t}}, '(?i).{{1,60}} ({TOTAL}) ?:?')"
+PLAIN_TOTAL = re.compile(rf"({TOTAL}) ?:?|{SUBTOTAL}\b.{{0,60}}", re.IGNORECASE)
+MANY_ROWS = 3
+"""A named total is not in every third row."""
 BEGINS_WITH_TOTAL = f"regexp_full_match({{t}}, '(?i)({TOTAL}) .{{1,60}}')"
 SPACE = r"[\s\x{a0}\x{202f}\x{feff}\x{200b}]"
 SPACED = f"regexp_matches({{v}}, '^{SPACE}|{SPACE}$')"
@@ -180,24 +183,28 @@ def _describe_totals(
 
 
 def _labelled_rows(
-    con: Any, staged: Path, rows: int, columns: list[Column], labels: list[str]
+    con: Any, staged: Path, rows: int, columns: list[Column], texts: list[str]
 ) -> tuple[str, list[str]] | None:
     """Return the first column whose values name totals, and these values.
 
     `North total` and `Total North` may also be names of things; beside an empty cell they are totals.
     """
-    for column in labels:
+    for column in texts:
         empty = [f"{quote_identifier(name)} IS NULL" for name, _ in columns if name != column]
         beside = f" AND ({' OR '.join(empty)})" if empty else ""
         last = f" OR (file_row_number = {rows - 1} AND {_on(ENDS_IN_TOTAL, column)})"
         named = f"({_on(ENDS_IN_TOTAL, column)} OR {_on(BEGINS_WITH_TOTAL, column)})"
         test = f"{_on(IS_TOTAL, column)} OR ({named}{beside}){last}"
         found = con.execute(
-            f"SELECT {quote_identifier(column)} FROM {_numbered(staged)} WHERE {test} "
-            f"GROUP BY 1 ORDER BY min(file_row_number) LIMIT {LABELS + 1}"
+            f"WITH labelled AS (SELECT {quote_identifier(column)} AS label, min(file_row_number) AS first "
+            f"FROM {_numbered(staged)} WHERE {test} GROUP BY 1 ORDER BY 2 LIMIT {LABELS + 1}) "
+            f"SELECT label, (SELECT count(*) FROM {_numbered(staged)} WHERE {quote_identifier(column)} = label) "
+            "FROM labelled ORDER BY first"
         ).fetchall()
-        if found:
-            return column, [v for (v,) in found]
+        # `Population, total` in many rows is what they are about.
+        labels = [v for v, count in found if PLAIN_TOTAL.fullmatch(v.strip()) or count * MANY_ROWS < max(rows, 4)]
+        if labels:
+            return column, labels
     return None
 
 
