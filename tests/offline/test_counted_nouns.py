@@ -45,3 +45,12 @@ def test_a_count_that_may_be_of_something_else_is_refused(counters: Vocabulary, 
 @pytest.mark.parametrize("question", ["how many rows are there", "how many different counter names are there"])
 def test_a_count_that_is_clear_is_answered(counters: Vocabulary, question: str) -> None:
     assert isinstance(understand(question, counters, today=TODAY), Understanding)
+
+
+def test_the_plural_of_a_short_value_is_that_value(tmp_path: Path) -> None:
+    path = tmp_path / "pets.csv"
+    path.write_text("name,species,weight\n" + "".join(f"p{n},{('dog', 'cat')[n % 2]},{n}\n" for n in range(12)))
+    with open_vocabulary(str(path), tmp_path / "home") as (vocabulary, _):
+        for question in ("how many dogs", "average weight of dogs"):
+            found = understand(question, vocabulary, today=TODAY)
+            assert isinstance(found, Understanding) and "`pets.species` is `dog`" in found.reading, found

@@ -917,6 +917,9 @@ def _leftover(tokens: Sequence[Token], at: int, index: PhraseIndex, before: Sequ
     if hits := tuple(index.roots.get(stem_word(token.low), ())) if len(token.low) > 4 else ():
         listed = tuple(Hit(h.table, h.column, h.values, 2) for h in hits)
         return TaggedItem("V", token.text, Condition("value", token.text, hits=listed))
+    if len(token.low) == 4 and token.low != token.base and (hits := index.values.get((token.base,), ())):
+        listed = tuple(Hit(h.table, h.column, h.values, 2) for h in hits)
+        return TaggedItem("V", token.text, Condition("value", token.text, hits=listed))  # dogs, if values are `dog`
     if token.low in LINKING or (token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[:at])):
         return TaggedItem("r", token.text, stem_word(token.low))
     if token.text[:1].isupper() and at and tokens[at - 1].text not in _ENDS:
