@@ -54,3 +54,18 @@ def test_the_plural_of_a_short_value_is_that_value(tmp_path: Path) -> None:
         for question in ("how many dogs", "average weight of dogs"):
             found = understand(question, vocabulary, today=TODAY)
             assert isinstance(found, Understanding) and "`pets.species` is `dog`" in found.reading, found
+
+
+@pytest.mark.parametrize(
+    "question", ["how many visits were done", "done visits", "how many visits were done in 2024", "visits that are on"]
+)
+def test_a_word_that_is_a_value_is_not_dropped(tmp_path: Path, question: str) -> None:
+    path = tmp_path / "visits.csv"
+    rows = "".join(
+        f"{n},2024-01-{n + 1:02},{('done', 'missed')[n % 2]},{('on', 'off')[n % 3 == 0]}\n" for n in range(20)
+    )
+    path.write_text(f"id,day,status,light\n{rows}")
+    with open_vocabulary(str(path), tmp_path / "home") as (vocabulary, _):
+        found = understand(question, vocabulary, today=TODAY)
+        assert isinstance(found, Refusal) or " is `" in found.reading, found
+        assert isinstance(understand("how many visits were there in 2024", vocabulary, today=TODAY), Understanding)

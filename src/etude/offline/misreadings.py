@@ -44,6 +44,17 @@ _CHANGE = frozenset(
 )
 """Words for a difference between two times."""
 _DIFFERENT = frozenset(("different", "distinct", "unique"))
+_WORD = re.compile(r"[^\W_]+")
+_FUNCTION = frozenset(
+    """
+    a all an and any are as at be been by did do does for from had has have how i in is it me my no not of off on or our
+    some than that the their there this to was we were what which who with you your
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Words of grammar, which are values only at the end: `devices that are on`."""
+_IMPERATIVES = frozenset(("list", "show", "give", "find", "get", "tell", "count", "compute", "display", "report"))
+FEW_VALUES = 50
+"""A column with more different values is not one of states or kinds."""
 _ROWS = frozenset(("row", "rows", "record", "records", "entry", "entries"))
 _COUNTED_ARE = re.compile(r"how many .+ (?:is|are|was|were) (?P<adjective>[^ ]+(?: [^ ]+)?)")
 MOSTLY = 0.8
@@ -96,6 +107,7 @@ def find_misreading(
         lambda: _find_link_table(items, facts, vocabulary),
         lambda: _find_count_of_one(plan, question, vocabulary),
         lambda: _find_count_of_repeated_names(plan, words, vocabulary),
+        lambda: _find_dropped_value(text, items, facts, vocabulary),
         lambda: _find_rows_of_named(items, plan, words, vocabulary),
         lambda: _find_group_of_adjective(text, items, plan),
         lambda: _find_known_values(plan),
@@ -585,6 +597,25 @@ def _find_count_of_repeated_names(plan: QueryPlan, words: frozenset[str], vocabu
             f"{known:,} rows have a `{column.name}`, {column.distinct:,} of them different. Ask for the number of "
             f"rows, or of different `{column.name}`."
         )
+
+
+def _find_dropped_value(text: str, items: Sequence[TaggedItem], facts: Facts, vocabulary: Vocabulary) -> Iterator[str]:
+    """`how many visits were done`, if `done` is a status: a word that often says nothing may be a value."""
+    index = phrase_index_of(vocabulary)
+    read = [item for item in items if item.tag != "."]
+    if read and read[-1].tag == "p":
+        read.pop()  # nothing follows this preposition
+    said = {word for item in read for word in _WORD.findall(fold_words(item.text))}
+    asked = _WORD.findall(fold_words(text))
+    for at, word in enumerate(asked):
+        last = at == len(asked) - 1
+        if word in said or (word in _FUNCTION and not last) or (at == 0 and word in _IMPERATIVES):
+            continue
+        for hit in index.values.get((word,), ()):
+            table = vocabulary.table(hit.table)
+            used = vocabulary_name_without_schema(table.name) in facts.tables
+            if used and hit.cost == 0 and 1 < table.column(hit.column).distinct <= FEW_VALUES:
+                yield f"It is not clear whether `{word}` is meant as a value of `{hit.column}`."
 
 
 def _find_rows_of_named(
