@@ -7,7 +7,6 @@ from functools import partial, wraps
 from typing import Any
 
 from fastapi import Response
-from fastapi._compat import ModelField
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
@@ -40,12 +39,12 @@ class JsonRoute(APIRoute):
 
         return respond
 
-    def _write(self, field: ModelField, content: Any) -> bytes:
+    def _write(self, field: Any, content: Any) -> bytes:
         """Return the content as JSON, as FastAPI would write it."""
         value, errors = field.validate(content, {}, loc=("response",))
         if errors:
             raise TypeError(f"The response of {self.path} does not have the form that it promises: {errors}")
-        return field.serialize_json(value, exclude_none=self.response_model_exclude_none)
+        return bytes(field.serialize_json(value, exclude_none=self.response_model_exclude_none))
 
 
 def is_small(content: Any) -> bool:

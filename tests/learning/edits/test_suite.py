@@ -179,7 +179,7 @@ def test_a_repository_that_makes_warnings_errors_can_be_run(repo: Path) -> None:
 @pytest.mark.parametrize(
     "patch",
     [
-        "import builtins\nbuiltins.len = lambda x: 3",
+        "import builtins\nbuiltins.abs = lambda x: 0",
         "import builtins\nbuiltins.isinstance = lambda *a: True",
         "import unittest\nunittest.TestCase.assertEqual = lambda *a: None",
         "import pytest\npytest.approx = lambda x: x",
