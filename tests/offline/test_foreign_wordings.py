@@ -1,4 +1,4 @@
-"""Wordings of other people's questions, about tables that nobody developed on: nouns said twice, kinds, directions."""
+"""Wordings of other people's questions, about tables of their own: nouns said twice, kinds, directions."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_wording_is_read(
 @pytest.mark.parametrize(
     ("source", "question", "word"),
     [
-        # Abbreviations that look like pronouns are no fillers.
+        # Abbreviations that look like pronouns are not fillers.
         ("offices.sqlite", "How many firms are there in the US?", "US"),
         ("offices.sqlite", "how many clients are from the us?", "us"),
         ("offices.sqlite", "What are the names of the firms in IT?", "IT"),

@@ -154,7 +154,7 @@ class Ranks(Ratios):
         fn = next((fn for choice, fn in folds.items() if choice in self.prefer), None)
         column: VocabularyColumn | None = None
         if fn is None and rank is not None and isinstance(rank.by, NamePart) and rank.by.text.lower() in MONEY_WORDS:
-            # Revenue is what all sales brought in: nobody means the highest of one line.
+            # Revenue is what all sales brought in, never the highest of one line.
             column = self._rank_column(rank, self.vocabulary.table(self.resolver.anchor))
             nouns = [name for name in nouns_to_resolve(self.question) if name != rank.by]
             named = {m.table for name in nouns for m in name.tables}

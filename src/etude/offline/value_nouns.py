@@ -15,7 +15,7 @@ _STOCKED = frozenset(("stock", "inventory", "quantity", "unit", "piece", "availa
 
 
 def read_value_nouns(items: Sequence[TaggedItem], vocabulary: Vocabulary) -> list[TaggedItem]:
-    """Return the items with the rows that have the value behind a value that stands in the place of a noun.
+    """Return the items with the table of its rows added after a value that is used as a noun.
 
     The value is that of a column with a few values, in one table only, and a plural, or the singular of one. The
     question names no table and no column of its own before it.

@@ -87,7 +87,7 @@ class CheckedNumber:
     contradicted: bool = False
     """Whether the label next to the number has another value, so that the number or the label is wrong."""
     doubt: float = 0.0
-    """How likely the check is wrong about the number, from 0 to 1: whether the model has to say where it is from."""
+    """How likely the check is wrong about the number, from 0 to 1. If doubts add up, the model is asked for origins."""
 
 
 @dataclass(frozen=True)
